@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+# Language level, warnings, sanitizers and output folders that every target of the project shares.
+
+set(CMAKE_CXX_STANDARD 23)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+  set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+  set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+endif()
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  message(FATAL_ERROR "Touchstone runs on Linux only; this is ${CMAKE_SYSTEM_NAME}.")
+endif()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+  set(TOUCHSTONE_TARGET_ARCH x86_64)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(TOUCHSTONE_TARGET_ARCH aarch64)
+else()
+  message(FATAL_ERROR
+    "Touchstone runs on x86-64 and arm64 only; this is ${CMAKE_SYSTEM_PROCESSOR}.")
+endif()
+
+if(TOUCHSTONE_DEVELOPER)
+  find_program(TOUCHSTONE_CCACHE ccache)
+  mark_as_advanced(TOUCHSTONE_CCACHE)
+  if(TOUCHSTONE_CCACHE)
+    set(CMAKE_C_COMPILER_LAUNCHER "${TOUCHSTONE_CCACHE}")
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${TOUCHSTONE_CCACHE}")
+  endif()
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+endif()
+
+# Properties every target of the project carries, and no consumer sees.
+add_library(touchstone_build_flags INTERFACE)
+if(TOUCHSTONE_DEVELOPER)
+  target_compile_options(touchstone_build_flags INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wundef -Wvla
+    $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual -Wold-style-cast>
+    -Werror)
+endif()
+if(TOUCHSTONE_SANITIZE)
+  target_compile_options(touchstone_build_flags INTERFACE
+    -fsanitize=${TOUCHSTONE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(touchstone_build_flags INTERFACE -fsanitize=${TOUCHSTONE_SANITIZE})
+endif()
