@@ -50,6 +50,10 @@ if(TOUCHSTONE_DEVELOPER)
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wundef -Wvla
     $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual -Wold-style-cast>
     -Werror)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # GCC 12 warns falsely where a string is added to a temporary one (GCC bug 105651).
+    target_compile_options(touchstone_build_flags INTERFACE -Wno-restrict)
+  endif()
 endif()
 if(TOUCHSTONE_SANITIZE)
   target_compile_options(touchstone_build_flags INTERFACE
