@@ -17,6 +17,14 @@ install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/touchstone")
 install(EXPORT touchstone-targets NAMESPACE touchstone:: DESTINATION "${package_dir}")
+# Those that need a further library are exported apart, so that the heap is found without it.
+get_property(archives GLOBAL PROPERTY TOUCHSTONE_ARCHIVES)
+foreach(archive IN LISTS archives)
+  get_property(targets GLOBAL PROPERTY TOUCHSTONE_ARCHIVE_TARGETS_${archive})
+  install(TARGETS ${targets} EXPORT touchstone-${archive}-targets
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(EXPORT touchstone-${archive}-targets NAMESPACE touchstone:: DESTINATION "${package_dir}")
+endforeach()
 configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/.cmake/touchstone-config.cmake.in"
   "${PROJECT_BINARY_DIR}/touchstone-config.cmake" INSTALL_DESTINATION "${package_dir}")
@@ -45,4 +53,7 @@ touchstone_install_pc(arch "Machine and instruction-set knowledge" "" "")
 touchstone_install_pc(heap "Heap memory for language runtimes" "touchstone-arch" "")
 if(TARGET touchstone_jit)
   touchstone_install_pc(jit "Emitted atomics, touch kernels and fast paths" "touchstone-heap" "-lasmjit")
+endif()
+if(TARGET touchstone_jit_disassembly)
+  touchstone_install_pc(jit_disassembly "Emitted code as text" "touchstone-jit capstone" "")
 endif()

@@ -46,6 +46,52 @@ function(touchstone_add_library name)
   set_property(GLOBAL APPEND PROPERTY TOUCHSTONE_PUBLIC_HEADERS "${CMAKE_CURRENT_SOURCE_DIR}/include/")
 endfunction()
 
+# touchstone_add_archive(NAME SOURCES ... [DEPENDS other...] [LIBRARIES ...])
+#
+# For what stands on a library that exists as a static, position-dependent archive only: compiles the
+# sources once into archives that link into executables, never into a shared library. touchstone::NAME
+# uses the shared libraries it depends on, touchstone::NAME_static the static ones. DEPENDS names
+# libraries or archives of the project; LIBRARIES are imported targets that consumers link too. Each is
+# a component of the CMake package, there where the imported targets are.
+function(touchstone_add_archive name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS;LIBRARIES")
+  set(objects touchstone_${name}_objects)
+  add_library(${objects} OBJECT ${arg_SOURCES})
+  target_include_directories(${objects}
+    PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}/include" PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/src")
+  target_compile_features(${objects} PUBLIC cxx_std_23)
+  target_link_libraries(${objects} PRIVATE touchstone_build_flags ${arg_LIBRARIES})
+  foreach(dependency IN LISTS arg_DEPENDS)
+    target_include_directories(${objects}
+      PUBLIC $<TARGET_PROPERTY:touchstone_${dependency},INTERFACE_INCLUDE_DIRECTORIES>)
+  endforeach()
+
+  foreach(suffix "" _static)
+    set(target touchstone_${name}${suffix})
+    add_library(${target} STATIC $<TARGET_OBJECTS:${objects}>)
+    add_library(touchstone::${name}${suffix} ALIAS ${target})
+    target_include_directories(${target} PUBLIC
+      "$<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>"
+      "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+    target_compile_features(${target} PUBLIC cxx_std_23)
+    set_target_properties(${target} PROPERTIES
+      EXPORT_NAME ${name}${suffix}
+      LINKER_LANGUAGE CXX)
+    foreach(dependency IN LISTS arg_DEPENDS)
+      target_link_libraries(${target} PUBLIC touchstone_${dependency}${suffix})
+    endforeach()
+    target_link_libraries(${target}
+      PUBLIC ${arg_LIBRARIES} PRIVATE $<BUILD_INTERFACE:touchstone_build_flags>)
+    set_property(GLOBAL APPEND PROPERTY TOUCHSTONE_ARCHIVE_TARGETS_${name} ${target})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY TOUCHSTONE_ARCHIVES ${name})
+  get_property(headers GLOBAL PROPERTY TOUCHSTONE_PUBLIC_HEADERS)
+  if(NOT "${CMAKE_CURRENT_SOURCE_DIR}/include/" IN_LIST headers)
+    set_property(GLOBAL APPEND PROPERTY
+      TOUCHSTONE_PUBLIC_HEADERS "${CMAKE_CURRENT_SOURCE_DIR}/include/")
+  endif()
+endfunction()
+
 # touchstone_add_tool(NAME SOURCES ... [LIBRARIES ...])
 #
 # A command-line tool in bin/, linked with the static libraries so that it can be copied alone.

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <pthread.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -13,7 +12,6 @@
 
 struct sigaction;
 struct rlimit;
-struct rusage;
 
 namespace touchstone::heap {
 
@@ -43,11 +41,6 @@ struct SystemCalls {
   int (*ioctl)(int fd, unsigned long request, void* argument);
   int (*userfaultfd)(int flags);
   int (*getrlimit)(int resource, rlimit* limit);
-  int (*getrusage)(int who, rusage* usage);
-  int (*mincore)(void* address, std::size_t length, unsigned char* pages);
-  /// Returns the error number, as pthread_create does.
-  int (*create_thread)(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
-                       void* argument);
   int (*sigaction)(int signal, const struct ::sigaction* action, struct ::sigaction* old_action);
 };
 
