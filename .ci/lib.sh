@@ -73,6 +73,56 @@ use_compiler() {
   fi
 }
 
+# The source file that .ci/deps adds where a release's own packages are too old.
+extra_source=/etc/apt/sources.list.d/touchstone.sources
+
+# own_source SUITE...: prints "URI<tab>options" of the machine's own apt source for the first of these
+# suites that it has; options are deb822 lines. Reads both forms of source files, but not extra_source.
+own_source() {
+  local file uri="" suites="" signed="" types="" line
+  for file in /etc/apt/sources.list.d/*.sources; do
+    [[ -e $file && $file != "$extra_source" ]] || continue
+    while IFS= read -r line || [[ -n $line ]]; do
+      case $line in
+        '#'*) ;;
+        Types:*) types=${line#*:} ;;
+        URIs:*) uri=${line#*:} ;;
+        Suites:*) suites=${line#*:} ;;
+        Signed-By:*) signed=${line#*:} ;;
+        '')
+          own_source_matches "$@" && return 0
+          uri="" suites="" signed="" types=""
+          ;;
+      esac
+    done < <(cat "$file" && echo)
+  done
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+    [[ -e $file ]] || continue
+    while IFS= read -r line || [[ -n $line ]]; do
+      if [[ $line =~ ^deb[[:space:]]+(\[([^]]*)\][[:space:]]+)?([^[:space:]]+)[[:space:]]+([^[:space:]]+)[[:space:]]+main ]]; then
+        local bracket=${BASH_REMATCH[2]}
+        types=deb uri=${BASH_REMATCH[3]} suites=${BASH_REMATCH[4]} signed=""
+        [[ $bracket =~ signed-by=([^[:space:]]+) ]] && signed=${BASH_REMATCH[1]}
+        own_source_matches "$@" && return 0
+      fi
+    done <"$file"
+  done
+  return 1
+}
+own_source_matches() {
+  [[ " $types " == *" deb "* && -n $uri ]] || return 1
+  local wanted
+  for wanted in "$@"; do
+    if [[ " $suites " == *" $wanted "* ]]; then
+      read -r uri _ <<<"$uri"
+      read -r signed _ <<<"$signed"
+      printf '%s\t%s' "$uri" "${signed:+Signed-By: $signed}"
+      return 0
+    fi
+  done
+  return 1
+}
+
 # configure_and_build PRESET [TARGET...]
 configure_and_build() {
   local preset=$1 targets=()

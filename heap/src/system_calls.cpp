@@ -68,6 +68,11 @@ constexpr SystemCalls kKernel{
     .getrlimit = [](int resource, rlimit* limit) -> int {
       return ::getrlimit(static_cast<__rlimit_resource_t>(resource), limit);
     },
+    .getrusage = [](int who, rusage* usage) -> int {
+      return ::getrusage(static_cast<__rusage_who_t>(who), usage);
+    },
+    .mincore = ::mincore,
+    .create_thread = ::pthread_create,
     .sigaction = ::sigaction,
 };
 

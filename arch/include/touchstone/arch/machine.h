@@ -23,7 +23,7 @@ namespace touchstone::arch {
 /// Where the kernel's files are. Tests point both at folders of their own.
 struct SystemRoots {
   /// Put before every mount point that mountinfo names (for the cgroup trees); "" on a real system.
-  std::string prefix;
+  std::string prefix{};
   std::string proc = "/proc";
   std::string sys = "/sys";
 };
@@ -106,7 +106,7 @@ struct KernelVersion {
   unsigned minor = 0;
   unsigned patch = 0;
   /// All of it, such as "6.12.57+deb13-amd64".
-  std::string release;
+  std::string release{};
 
   [[nodiscard]] bool at_least(unsigned wanted_major, unsigned wanted_minor) const noexcept {
     return major > wanted_major || (major == wanted_major && minor >= wanted_minor);
@@ -217,7 +217,7 @@ struct CgroupMemory {
   /// 1 or 2.
   int version = 0;
   /// The folder of the cgroup that binds.
-  std::string directory;
+  std::string directory{};
   /// memory.limit_in_bytes or memory.max.
   std::uint64_t limit = 0;
   /// memory.usage_in_bytes or memory.current.
@@ -257,22 +257,22 @@ struct CgroupMemory {
 struct Machine {
   /// "x86_64" or "aarch64".
   const char* architecture = "";
-  Geometry geometry;
+  Geometry geometry{};
   /// Whether geometry.pmd was read rather than derived from the base page.
-  Result<std::size_t> pmd_size;
-  Result<ThpMode> thp_mode;
-  Result<ThpDefrag> thp_defrag;
-  Result<bool> thp_uses_zero_page;
-  Result<std::vector<MthpSize>> mthp_sizes;
-  Result<KernelVersion> kernel;
-  CpuFeatures cpu;
+  Result<std::size_t> pmd_size{};
+  Result<ThpMode> thp_mode{};
+  Result<ThpDefrag> thp_defrag{};
+  Result<bool> thp_uses_zero_page{};
+  Result<std::vector<MthpSize>> mthp_sizes{};
+  Result<KernelVersion> kernel{};
+  CpuFeatures cpu{};
   std::size_t zva_block = 0;
   unsigned cpus = 1;
-  Result<std::optional<CgroupMemory>> cgroup_memory;
-  Result<std::uint64_t> available_memory;
-  Result<std::size_t> max_map_count;
-  Result<int> overcommit_mode;
-  Result<std::optional<std::uint64_t>> address_space_limit;
+  Result<std::optional<CgroupMemory>> cgroup_memory{};
+  Result<std::uint64_t> available_memory{};
+  Result<std::size_t> max_map_count{};
+  Result<int> overcommit_mode{};
+  Result<std::optional<std::uint64_t>> address_space_limit{};
 };
 
 [[nodiscard]] TOUCHSTONE_API Machine read_machine(const SystemRoots& roots = {});

@@ -153,7 +153,7 @@ struct PretouchOptions {
   /// For kAtomicRmw and kCollapse; null is default_touch_kernel().
   const TouchKernel* touch_kernel = nullptr;
   /// Sizes to work by; all zero is arch::geometry().
-  arch::Geometry geometry;
+  arch::Geometry geometry{};
   /// Bytes that a thread takes at a time, a multiple of the PMD size; 0 is 16 MiB or the PMD size,
   /// whichever is larger.
   std::size_t chunk = 0;
@@ -164,11 +164,11 @@ struct PretouchOptions {
   bool count_system_wide = false;
   /// Called on the thread that called pretouch(), or on the background thread, after each of its
   /// own chunks and once at the end. Must not throw.
-  std::function<void(const PretouchProgress&)> on_progress;
+  std::function<void(const PretouchProgress&)> on_progress{};
   /// Asks for an early stop, at the next chunk: kCancelled.
-  std::stop_token stop;
+  std::stop_token stop{};
   /// Where the limits and modes are read from.
-  arch::SystemRoots roots;
+  arch::SystemRoots roots{};
 };
 
 // ---- The choice of automatic
@@ -179,13 +179,13 @@ struct PretouchTrial {
   PretouchStrategy strategy = PretouchStrategy::kNone;
   std::size_t length = 0;
   /// What went wrong, kIneffective included; nullopt if nothing did.
-  std::optional<Error> error;
+  std::optional<Error> error{};
   std::uint64_t minor_faults = 0;
   /// Faults that one touch per mapped page would take: 1 per huge page, else 1 per base page.
   std::uint64_t expected_faults = 0;
   std::size_t populated = 0;
   /// Bytes in huge pages; nullopt where no source tells.
-  std::optional<std::size_t> huge;
+  std::optional<std::size_t> huge{};
   /// The time of the best of the runs.
   double seconds = 0;
   /// Populated wholly, by no more faults than expected, and by huge pages alone where any strategy
@@ -197,9 +197,9 @@ struct PretouchTrial {
 struct PretouchChoice {
   PretouchStrategy strategy = PretouchStrategy::kStore;
   /// One or two sentences for a person.
-  std::string reason;
+  std::string reason{};
   /// The evidence, in the order tried.
-  std::vector<PretouchTrial> trials;
+  std::vector<PretouchTrial> trials{};
 };
 
 /// Tries the strategies that are fit for use on scratch memory of a few huge pages, advised as
@@ -230,9 +230,9 @@ struct PretouchedPart {
 
 /// The limits that were looked at before the first touch.
 struct PretouchLimits {
-  Result<std::optional<arch::CgroupMemory>> cgroup;
-  Result<std::uint64_t> available;
-  Result<std::optional<std::uint64_t>> address_space;
+  Result<std::optional<arch::CgroupMemory>> cgroup{};
+  Result<std::uint64_t> available{};
+  Result<std::optional<std::uint64_t>> address_space{};
 };
 
 /// A pre-touch that did all it was to do.
@@ -251,37 +251,37 @@ struct PretouchResult {
   std::size_t chunk = 0;
   /// Faults of the threads that took part, while they did. kUnavailable where getrusage does not
   /// tell.
-  Result<Faults> faults;
+  Result<Faults> faults{};
   /// The touched bytes afterwards.
-  Result<Residency> residency;
+  Result<Residency> residency{};
   /// Bytes in huge pages afterwards: of `residency`, else of smaps where that is exact; else
   /// kUnavailable.
-  Result<std::size_t> huge_bytes;
+  Result<std::size_t> huge_bytes{};
   /// vmstat deltas over the operation, when asked for. The whole system's, other processes
   /// included.
-  std::optional<Result<Vmstat>> system_wide;
+  std::optional<Result<Vmstat>> system_wide{};
   /// Wall time of the touching alone: without the choice, the limits and the final residency.
   double seconds = 0;
   /// madvise calls that were repeated after EINTR or EAGAIN.
   std::uint64_t retries = 0;
   /// How kAutomatic came to `strategy`; nullopt when the caller chose.
-  std::optional<PretouchChoice> choice;
+  std::optional<PretouchChoice> choice{};
   /// nullopt with LimitPolicy::kIgnore and kNone.
-  std::optional<PretouchLimits> limits;
+  std::optional<PretouchLimits> limits{};
 };
 
 /// A pre-touch that stopped early.
 struct PretouchFailure {
   /// The first cause. `progress` is exact: that many bytes from the start are touched, and the page
   /// after them is not. A further cause in another thread is dropped.
-  Error error;
+  Error error{};
   /// Parts beyond error.progress that are touched all the same, as other threads were ahead: in
   /// order, apart from each other, each as long as it goes. Nothing else was touched.
-  std::vector<PretouchedPart> beyond;
+  std::vector<PretouchedPart> beyond{};
   /// The strategy that failed.
   PretouchStrategy strategy = PretouchStrategy::kNone;
   /// See PretouchResult.
-  std::optional<PretouchLimits> limits;
+  std::optional<PretouchLimits> limits{};
 };
 
 using PretouchOutcome = std::expected<PretouchResult, PretouchFailure>;

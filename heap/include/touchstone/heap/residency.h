@@ -42,12 +42,12 @@ struct Residency {
   std::size_t present = 0;
   /// Mapped to the zero page or the huge zero page: read before it was ever written. Unknown to
   /// pagemap and mincore.
-  std::optional<std::size_t> zero;
+  std::optional<std::size_t> zero{};
   /// In swap (or in migration). Unknown to mincore.
-  std::optional<std::size_t> swapped;
+  std::optional<std::size_t> swapped{};
   /// Real memory mapped by a PMD (THP or hugetlb), without the huge zero page. Known to
   /// PAGEMAP_SCAN alone; of a range that is made of whole mappings, smaps() tells it too.
-  std::optional<std::size_t> huge;
+  std::optional<std::size_t> huge{};
 
   /// Bytes that hold memory of their own: present or swapped, the zero page left out where known.
   [[nodiscard]] std::size_t populated() const noexcept {
@@ -97,7 +97,7 @@ struct Smaps {
   std::size_t locked = 0;
   /// Whether every overlapping mapping may have PMD-mapped huge pages (THPeligible); unknown before
   /// Linux 5.0.
-  std::optional<bool> thp_eligible;
+  std::optional<bool> thp_eligible{};
   /// All overlapping mappings carry the flag: "hg" (MADV_HUGEPAGE), "nh" (MADV_NOHUGEPAGE).
   bool advised_huge = false;
   bool advised_no_huge = false;
@@ -118,14 +118,14 @@ struct Smaps {
 /// Counters of <proc>/vmstat. They count for the whole system, other processes included: they hint,
 /// and a verdict rests on smaps and getrusage. A counter that this kernel does not have is nullopt.
 struct Vmstat {
-  std::optional<std::uint64_t> thp_fault_alloc;
-  std::optional<std::uint64_t> thp_fault_fallback;
-  std::optional<std::uint64_t> thp_collapse_alloc;
-  std::optional<std::uint64_t> thp_zero_page_alloc;
-  std::optional<std::uint64_t> thp_split_page;
-  std::optional<std::uint64_t> thp_split_pmd;
-  std::optional<std::uint64_t> pgfault;
-  std::optional<std::uint64_t> pgmajfault;
+  std::optional<std::uint64_t> thp_fault_alloc{};
+  std::optional<std::uint64_t> thp_fault_fallback{};
+  std::optional<std::uint64_t> thp_collapse_alloc{};
+  std::optional<std::uint64_t> thp_zero_page_alloc{};
+  std::optional<std::uint64_t> thp_split_page{};
+  std::optional<std::uint64_t> thp_split_pmd{};
+  std::optional<std::uint64_t> pgfault{};
+  std::optional<std::uint64_t> pgmajfault{};
 
   /// What happened between `before` and this: each counter that both have, subtracted.
   [[nodiscard]] TOUCHSTONE_API Vmstat since(const Vmstat& before) const noexcept;

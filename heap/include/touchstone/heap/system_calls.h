@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <pthread.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -12,6 +13,7 @@
 
 struct sigaction;
 struct rlimit;
+struct rusage;
 
 namespace touchstone::heap {
 
@@ -41,6 +43,11 @@ struct SystemCalls {
   int (*ioctl)(int fd, unsigned long request, void* argument);
   int (*userfaultfd)(int flags);
   int (*getrlimit)(int resource, rlimit* limit);
+  int (*getrusage)(int who, rusage* usage);
+  int (*mincore)(void* address, std::size_t length, unsigned char* pages);
+  /// Returns the error number, as pthread_create does.
+  int (*create_thread)(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                       void* argument);
   int (*sigaction)(int signal, const struct ::sigaction* action, struct ::sigaction* old_action);
 };
 

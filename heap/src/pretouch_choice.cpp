@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MIT
+#include "pretouch_choice.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <mutex>
+#include <utility>
+
+#include <sys/mman.h>
+
+#include <touchstone/heap/system_calls.h>
+
+#include "page_probe.h"
+#include "pretouch_limits.h"
+#include "pretouch_run.h"
+
+namespace touchstone::heap {
+namespace {
+
+constexpr const char* kOperation = "choose_pretouch_strategy";
+/// Small enough to cost a process start nothing, large enough to hold two huge pages of 2 MiB.
+constexpr std::size_t kScratch = std::size_t{4} << 20;
+/// The first run warms the memory up; the best of the others counts.
+constexpr unsigned kRounds = 3;
+/// Huge pages above this size are tried once: clearing them takes long.
+constexpr std::size_t kMaxRepeated = std::size_t{16} << 20;
+/// A later candidate must be this much faster than an earlier one to be picked.
+constexpr double kClearlyFaster = 0.97;
+
+/// CPU time of this thread, which other processes do not lengthen.
+double thread_seconds() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// A mapping of its own between two guards, so that smaps tells of it alone.
+class Scratch {
+ public:
+  [[nodiscard]] static Result<Scratch> make(std::size_t length, std::size_t alignment,
+                                            std::size_t base_page) {
+    const SystemCalls& calls = system_calls();
+    const std::size_t whole = length + alignment + 2 * base_page;
+    void* const mapping =
+        calls.mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) {
+      return std::unexpected(Error{.code = code_of_errno(errno),
+                                   .operation = "mmap",
+                                   .length = whole,
+                                   .system_errno = errno});
+    }
+    Scratch scratch(static_cast<std::byte*>(mapping), whole);
+    const auto start = reinterpret_cast<std::uintptr_t>(mapping) + base_page;
+    const std::size_t offset = (start + alignment - 1) / alignment * alignment - start + base_page;
+    scratch.begin_ = scratch.mapping_ + offset;
+    scratch.length_ = length;
+    if (calls.mprotect(scratch.begin_, length, PROT_READ | PROT_WRITE) != 0) {
+      return std::unexpected(Error{.code = code_of_errno(errno),
+                                   .operation = "mprotect",
+                                   .length = length,
+                                   .system_errno = errno});
+    }
+    return scratch;
+  }
+  Scratch(Scratch&& other) noexcept
+      : mapping_(std::exchange(other.mapping_, nullptr)),
+        whole_(other.whole_),
+        begin_(other.begin_),
+        length_(other.length_) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  Scratch& operator=(Scratch&&) = delete;
+  ~Scratch() {
+    if (mapping_ != nullptr) system_calls().munmap(mapping_, whole_);
+  }
+
+  [[nodiscard]] std::byte* begin() const noexcept { return begin_; }
+  [[nodiscard]] std::size_t length() const noexcept { return length_; }
+
+ private:
+  Scratch(std::byte* mapping, std::size_t whole) noexcept : mapping_(mapping), whole_(whole) {}
+  std::byte* mapping_;
+  std::size_t whole_;
+  std::byte* begin_ = nullptr;
+  std::size_t length_ = 0;
+};
+
+bool huge_pages_possible(HugePageAdvice advice, const Result<arch::ThpMode>& mode) noexcept {
+  if (advice == HugePageAdvice::kNoHuge) return false;
+  if (!mode) return advice == HugePageAdvice::kHuge;
+  if (*mode == arch::ThpMode::kNever) return false;
+  return advice == HugePageAdvice::kHuge || *mode == arch::ThpMode::kAlways;
+}
+
+/// One strategy on fresh scratch memory.
+PretouchTrial try_once(PretouchStrategy strategy, HugePageAdvice advice, std::size_t length,
+                       arch::Geometry geometry, const TouchKernel& kernel, const PageProbe* probe) {
+  PretouchTrial trial{.strategy = strategy, .length = length};
+  const Result<Scratch> scratch = Scratch::make(length, geometry.pmd, geometry.base_page);
+  if (!scratch) {
+    trial.error = scratch.error();
+    return trial;
+  }
+  std::uint64_t retries = 0;
+  if (advice != HugePageAdvice::kLeave) {
+    const int value = advice == HugePageAdvice::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
+    // Without THP there is nothing to advise, and the trial shows what there is.
+    static_cast<void>(advise_whole(scratch->begin(), length, value, "madvise", retries));
+  }
+  const Toucher toucher(kernel, geometry, probe, true);
+  toucher.warm_up(strategy);
+  Toucher::Piece piece{.begin = scratch->begin(), .length = length};
+  const double start = thread_seconds();
+  toucher.touch(strategy, piece, [] { return false; });
+  trial.seconds = thread_seconds() - start;
+  trial.error = piece.error;
+  trial.minor_faults = piece.faults_known ? piece.faults.minor : 0;
+  const Result<Smaps> map = smaps(scratch->begin(), length);
+  if (map && map->exact) {
+    trial.populated = map->anonymous + map->swap;
+    trial.huge = map->anon_huge_pages;
+  }
+  if (probe != nullptr) {
+    const Result<Residency> found = probe->residency(scratch->begin(), length);
+    if (found) {
+      trial.populated = found->populated();
+      if (found->huge) trial.huge = found->huge;
+    }
+  }
+  // By the machine's own sizes: an injected geometry changes neither pages nor faults.
+  const arch::Geometry real = arch::geometry();
+  const std::size_t huge = std::min(trial.huge.value_or(0), trial.populated);
+  trial.expected_faults = huge / real.pmd + (trial.populated - huge) / real.base_page;
+  return trial;
+}
+
+void judge(std::vector<PretouchTrial>& trials) {
+  std::size_t most_huge = 0;
+  for (const PretouchTrial& trial : trials) most_huge = std::max(most_huge, trial.huge.value_or(0));
+  for (PretouchTrial& trial : trials) {
+    trial.sound = !trial.error && trial.populated == trial.length &&
+                  trial.minor_faults <= trial.expected_faults &&
+                  trial.huge.value_or(0) == most_huge;
+  }
+}
+
+/// Whether `a`, which was tried after `b`, is better.
+bool better(const PretouchTrial& a, const PretouchTrial& b) noexcept {
+  if (a.sound != b.sound) return a.sound;
+  if (!a.sound) {
+    if (a.error.has_value() != b.error.has_value()) return !a.error;
+    if (a.populated != b.populated) return a.populated > b.populated;
+    if (a.huge.value_or(0) != b.huge.value_or(0)) return a.huge.value_or(0) > b.huge.value_or(0);
+    if (a.minor_faults != b.minor_faults) return a.minor_faults < b.minor_faults;
+  }
+  return a.seconds < b.seconds * kClearlyFaster;
+}
+
+std::string describe(const PretouchTrial& trial) {
+  char text[256];
+  if (trial.error) {
+    return std::string(to_string(trial.strategy)) + " failed: " + trial.error->message();
+  }
+  const double mebibyte = 1 << 20;
+  std::snprintf(text, sizeof text, "%s populated %.0f of %.0f MiB by %llu faults",
+                to_string(trial.strategy), static_cast<double>(trial.populated) / mebibyte,
+                static_cast<double>(trial.length) / mebibyte,
+                static_cast<unsigned long long>(trial.minor_faults));
+  std::string whole = text;
+  if (trial.huge) {
+    std::snprintf(text, sizeof text, ", %.0f MiB in huge pages",
+                  static_cast<double>(*trial.huge) / mebibyte);
+    whole += text;
+  }
+  if (trial.seconds > 0) {
+    std::snprintf(text, sizeof text, ", at %.1f GiB/s",
+                  static_cast<double>(trial.length) / trial.seconds / (mebibyte * 1024));
+    whole += text;
+  }
+  return whole;
+}
+
+std::string explain(const std::vector<PretouchTrial>& trials, const PretouchTrial& chosen) {
+  std::string text =
+      "on " + std::to_string(chosen.length >> 20) + " MiB of scratch " + describe(chosen);
+  for (const PretouchTrial& trial : trials) {
+    if (&trial == &chosen) continue;
+    text += "; " + describe(trial);
+    if (!trial.error && !trial.sound && chosen.sound) {
+      text += trial.minor_faults > trial.expected_faults ? " (double faults)" : " (not whole)";
+    }
+  }
+  if (!chosen.sound) text += "; none left the memory whole without double faults";
+  return text;
+}
+
+PretouchChoice without_scratch(bool memory_in_use, const std::string& why) {
+  return {.strategy = memory_in_use ? PretouchStrategy::kAtomicRmw : PretouchStrategy::kStore,
+          .reason = "nothing could be tried (" + why + "), and this works everywhere"};
+}
+
+PretouchChoice choose(const PretouchOptions& options, arch::Geometry geometry,
+                      const Result<arch::ThpMode>& mode, const TouchKernel& kernel) {
+  const bool huge = huge_pages_possible(options.huge_pages, mode);
+  const std::size_t length = huge ? std::max(kScratch, geometry.pmd) : kScratch;
+  const PretouchLimits limits = read_limits(options.roots);
+  if (memory_headroom(limits, length, geometry, 1) < 2 * length) {
+    return without_scratch(options.memory_in_use, "the memory limits leave no room for a trial");
+  }
+  const Result<PageProbe> probe = PageProbe::open_best();
+  const PageProbe* const source = probe ? &*probe : nullptr;
+
+  std::vector<PretouchStrategy> candidates{PretouchStrategy::kPopulateWrite};
+  if (!options.memory_in_use) candidates.push_back(PretouchStrategy::kStore);
+  if (!options.memory_in_use || kernel.value_preserving) {
+    candidates.push_back(PretouchStrategy::kAtomicRmw);
+  }
+  const unsigned rounds = length <= kMaxRepeated ? kRounds : 1;
+  std::vector<PretouchTrial> trials;
+  for (unsigned round = 0; round < rounds; ++round) {
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      PretouchTrial trial =
+          try_once(candidates[i], options.huge_pages, length, geometry, kernel, source);
+      if (round == 0) {
+        trials.push_back(std::move(trial));
+      } else {
+        // The counts of one round must hold in all; the time is the best.
+        trial.minor_faults = std::max(trial.minor_faults, trials[i].minor_faults);
+        trial.seconds = std::min(trial.seconds, round == 1 ? trial.seconds : trials[i].seconds);
+        if (trials[i].error) trial.error = trials[i].error;
+        trials[i] = std::move(trial);
+      }
+    }
+  }
+  judge(trials);
+  const bool any_whole = std::ranges::any_of(trials, [](const PretouchTrial& trial) {
+    return trial.sound && trial.huge.value_or(0) == trial.length;
+  });
+  const bool may_collapse = !options.memory_in_use || kernel.value_preserving;
+  if (huge && options.huge_pages == HugePageAdvice::kHuge && !any_whole && may_collapse) {
+    trials.push_back(try_once(PretouchStrategy::kCollapse, options.huge_pages, length, geometry,
+                              kernel, source));
+    judge(trials);
+  }
+  if (std::ranges::all_of(trials,
+                          [](const PretouchTrial& trial) { return trial.populated == 0; })) {
+    const std::optional<Error>& error = trials.front().error;
+    return without_scratch(options.memory_in_use,
+                           error ? error->message() : "no source tells residency");
+  }
+  const PretouchTrial* best = &trials.front();
+  for (const PretouchTrial& trial : trials) {
+    if (better(trial, *best)) best = &trial;
+  }
+  return {.strategy = best->strategy, .reason = explain(trials, *best), .trials = trials};
+}
+
+/// What a choice depends on.
+struct Key {
+  arch::Geometry geometry;
+  HugePageAdvice advice;
+  bool memory_in_use;
+  int thp_mode;
+  const TouchKernel* kernel;
+  const SystemCalls* calls;
+  std::string proc;
+  std::string sys;
+
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+struct Kept {
+  std::mutex mutex;
+  std::vector<std::pair<Key, PretouchChoice>> choices;
+};
+
+Kept& kept() {
+  static Kept choices;
+  return choices;
+}
+
+}  // namespace
+
+Result<arch::Geometry> geometry_of(const PretouchOptions& options) {
+  if (options.geometry == arch::Geometry{}) return arch::geometry(options.roots);
+  // Touching at a smaller stride than the real page would be right, and counted wrong.
+  if (options.geometry.valid() && options.geometry.base_page >= arch::base_page_size()) {
+    return options.geometry;
+  }
+  return std::unexpected(Error{.code = ErrorCode::kInvalidArgument,
+                               .operation = kOperation,
+                               .detail = "geometry: not powers of two, pmd not above base_page, or "
+                                         "base_page below the machine's"});
+}
+
+std::vector<PretouchStrategy> ranking(const PretouchChoice& choice, bool memory_in_use) {
+  std::vector<PretouchStrategy> order{choice.strategy};
+  const auto add = [&order](PretouchStrategy strategy) {
+    if (std::ranges::find(order, strategy) == order.end()) order.push_back(strategy);
+  };
+  for (const PretouchTrial& trial : choice.trials) {
+    if (trial.sound) add(trial.strategy);
+  }
+  for (const PretouchTrial& trial : choice.trials) {
+    if (!trial.error) add(trial.strategy);
+  }
+  if (!memory_in_use) add(PretouchStrategy::kStore);
+  return order;
+}
+
+Result<PretouchChoice> choose_pretouch_strategy(const PretouchOptions& options) {
+  const Result<arch::Geometry> geometry = geometry_of(options);
+  if (!geometry) return std::unexpected(geometry.error());
+  const TouchKernel& kernel =
+      options.touch_kernel != nullptr ? *options.touch_kernel : default_touch_kernel();
+  if (kernel.touch == nullptr) {
+    return std::unexpected(Error{.code = ErrorCode::kInvalidArgument,
+                                 .operation = kOperation,
+                                 .detail = "the touch kernel has no function"});
+  }
+  const Result<arch::ThpMode> mode = arch::thp_mode(options.roots);
+  Key key{.geometry = *geometry,
+          .advice = options.huge_pages,
+          .memory_in_use = options.memory_in_use,
+          .thp_mode = mode ? static_cast<int>(*mode) : -1,
+          .kernel = &kernel,
+          .calls = &system_calls(),
+          .proc = options.roots.proc,
+          .sys = options.roots.sys};
+  const std::lock_guard lock(kept().mutex);
+  for (const auto& [known, choice] : kept().choices) {
+    if (known == key) return choice;
+  }
+  kept().choices.emplace_back(std::move(key), choose(options, *geometry, mode, kernel));
+  return kept().choices.back().second;
+}
+
+void forget_pretouch_choices() noexcept {
+  const std::lock_guard lock(kept().mutex);
+  kept().choices.clear();
+}
+
+}  // namespace touchstone::heap
