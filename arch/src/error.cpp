@@ -23,6 +23,8 @@ const char* to_string(ErrorCode code) noexcept {
       return "limit exceeded";
     case ErrorCode::kOutOfMemory:
       return "out of memory";
+    case ErrorCode::kPoolEmpty:
+      return "hugetlb pool empty";
     case ErrorCode::kNotPermitted:
       return "not permitted";
     case ErrorCode::kUnsupported:

@@ -19,6 +19,7 @@ enum class ErrorCode : std::uint8_t {
   kOutOfRange,       ///< Part of the range lies outside the object it was given to.
   kLimitExceeded,    ///< A known limit (cgroup, RLIMIT_AS, max_map_count) forbids it beforehand.
   kOutOfMemory,      ///< The kernel had no memory, address space or mapping left.
+  kPoolEmpty,        ///< The kernel's pool of hugetlb pages of that size has too few free ones.
   kNotPermitted,     ///< The kernel refused for want of privilege or because of a seal.
   kUnsupported,      ///< This kernel, CPU or instruction set cannot do it.
   kIneffective,      ///< The call reported success and had no effect.
