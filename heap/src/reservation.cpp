@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <touchstone/arch/machine.h>
 #include <touchstone/heap/reservation.h>
 #include <touchstone/heap/system_calls.h>
 
@@ -84,12 +85,11 @@ bool acceptable_name(const char* name) noexcept {
 
 /// The options with the zeros filled in, or why they are refused. Makes no system call.
 Result<ReservationOptions> checked(ReservationOptions options) noexcept {
-  constexpr const char* kOperation = "reserve";
   const auto refuse = [&](ErrorCode code, const char* detail) {
     return std::unexpected(
-        Error{.code = code, .operation = kOperation, .length = options.size, .detail = detail});
+        Error{.code = code, .operation = "reserve", .length = options.size, .detail = detail});
   };
-  const auto machine_page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t machine_page = arch::base_page_size();
   if (options.size == 0) return refuse(ErrorCode::kInvalidArgument, "size is 0");
   if (options.hugetlb_page != 0) {
     if (!std::has_single_bit(options.hugetlb_page) || options.hugetlb_page <= machine_page) {
@@ -169,7 +169,8 @@ Result<MemoryRange> map_aligned(std::size_t size, std::size_t alignment) noexcep
     return MemoryRange(static_cast<std::byte*>(mapped), size);
   const auto unmapped = [&](MemoryRange range) -> Result<> {
     if (range.empty()) return {};
-    // ENOMEM (vm.max_map_count) may have passed the second time; otherwise the addresses would leak.
+    // ENOMEM (vm.max_map_count) may have passed the second time; otherwise the addresses would
+    // leak.
     int error = retried([&] { return calls.munmap(range.data(), range.size()); });
     if (error != 0) error = retried([&] { return calls.munmap(range.data(), range.size()); });
     if (error == 0) return {};
@@ -217,7 +218,7 @@ struct Reservation::State {
   std::byte* base = nullptr;
   std::size_t size = 0;
   std::size_t page = 0;
-  std::uintptr_t unmapped_to = 0;  // What lies before is unmapped or sealed; see unmap().
+  std::size_t unmapped = 0;  // Bytes from base on that are unmapped or sealed; see unmap().
   ForkBehaviour fork = ForkBehaviour::kInherit;
   pid_t owner = 0;
   bool named = false;
@@ -233,6 +234,10 @@ struct Reservation::State {
     return fork == ForkBehaviour::kOmit && ::getpid() != owner;
   }
 
+  [[nodiscard]] MemoryRange range_of(const Interval& each) const noexcept {
+    return {base + (each.begin - address_of(base)), each.end - each.begin};
+  }
+
   /// Whether a verb may work on the range.
   [[nodiscard]] Result<> check(const char* operation, MemoryRange given) const noexcept {
     const std::uintptr_t begin = address_of(given.data());
@@ -246,7 +251,7 @@ struct Reservation::State {
       return failure(ErrorCode::kMisaligned, operation, given, 0, 0,
                      "address or length is not a multiple of the page size");
     }
-    if (begin < unmapped_to || begin + given.size() > address_of(base) + size) {
+    if (begin < address_of(base) + unmapped || begin + given.size() > address_of(base) + size) {
       return failure(ErrorCode::kOutOfRange, operation, given, 0, 0, "not within the reservation");
     }
     if (foreign()) {
@@ -316,7 +321,6 @@ struct Reservation::State {
 
 Result<> Reservation::State::unmap() noexcept {
   constexpr const char* kOperation = "munmap";
-  const std::uintptr_t end = address_of(base) + size;
   if (size == 0 || foreign()) {
     size = 0;
     sealed.clear();
@@ -324,27 +328,24 @@ Result<> Reservation::State::unmap() noexcept {
   }
   // Everything but the sealed ranges, from low to high.
   auto next_sealed = sealed.intervals().begin();
-  while (unmapped_to < end) {
+  while (unmapped < size) {
     const bool last = next_sealed == sealed.intervals().end();
-    const std::uintptr_t gap_end = last ? end : next_sealed->begin;
-    if (unmapped_to < gap_end) {
-      const int error = retried([&] {
-        return system_calls().munmap(reinterpret_cast<void*>(unmapped_to), gap_end - unmapped_to);
-      });
+    const std::size_t gap_end = last ? size : next_sealed->begin - address_of(base);
+    if (unmapped < gap_end) {
+      const int error =
+          retried([&] { return system_calls().munmap(base + unmapped, gap_end - unmapped); });
       if (error != 0) {
-        return failure(code_of_errno(error), kOperation, range(), error,
-                       unmapped_to - address_of(base), "the rest stays mapped");
+        return failure(code_of_errno(error), kOperation, range(), error, unmapped,
+                       "the rest stays mapped");
       }
     }
-    unmapped_to = last ? end : std::max(unmapped_to, next_sealed->end);
+    unmapped = last ? size : std::max(unmapped, next_sealed->end - address_of(base));
     if (!last) ++next_sealed;
   }
   size = 0;
   committed.clear();
   if (sealed.intervals().empty()) return {};
-  const Interval& first = sealed.intervals().front();
-  return failure(ErrorCode::kNotPermitted, kOperation,
-                 {reinterpret_cast<std::byte*>(first.begin), first.end - first.begin}, 0, 0,
+  return failure(ErrorCode::kNotPermitted, kOperation, range_of(sealed.intervals().front()), 0, 0,
                  "sealed: stays mapped until the process ends");
 }
 
@@ -385,7 +386,6 @@ Result<Reservation> Reservation::reserve(const ReservationOptions& requested) no
   if (!mapped) return std::unexpected(mapped.error());
   state->base = mapped->data();
   state->size = mapped->size();
-  state->unmapped_to = address_of(state->base);
   state->page = options->page_size;
   state->owner = ::getpid();
   state->on_abandoned = options->on_abandoned;
@@ -571,7 +571,7 @@ std::vector<MemoryRange> Reservation::sealed_ranges() const {
   const std::lock_guard lock(state_->mutex);
   ranges.reserve(state_->sealed.intervals().size());
   for (const Interval& each : state_->sealed.intervals()) {
-    ranges.emplace_back(reinterpret_cast<std::byte*>(each.begin), each.end - each.begin);
+    ranges.push_back(state_->range_of(each));
   }
   return ranges;
 }

@@ -42,6 +42,9 @@ enum class Call : std::uint8_t {
   kUserfaultfd,
   kGetrlimit,
   kSigaction,
+  kGetrusage,
+  kMincore,
+  kCreateThread,
 };
 
 /// A call that was made: what the code under test asked for and what it was told.
@@ -81,7 +84,7 @@ class FaultInjection {
   FaultInjection() : before_(install(this)) {}
   ~FaultInjection() {
     replace_system_calls(before_);
-    active_ = nullptr;
+    active = nullptr;
   }
   FaultInjection(const FaultInjection&) = delete;
   FaultInjection& operator=(const FaultInjection&) = delete;
@@ -132,128 +135,154 @@ class FaultInjection {
   };
 
   static const SystemCalls* install(FaultInjection* self) {
-    if (active_ != nullptr) std::abort();
-    active_ = self;
-    static constexpr SystemCalls kTable{
-        .mmap = [](void* address, std::size_t length, int protection, int flags, int fd,
-                   off_t offset) -> void* {
-          const long result = active_->run({.call = Call::kMmap,
-                                            .address = number(address),
-                                            .length = length,
-                                            .argument = protection},
-                                           [&](std::size_t bytes) {
-                                             return static_cast<long>(number(kernel_calls().mmap(
-                                                 address, bytes, protection, flags, fd, offset)));
-                                           });
-          return reinterpret_cast<void*>(result);
-        },
-        .munmap = [](void* address, std::size_t length) -> int {
-          return static_cast<int>(active_->run(
-              {.call = Call::kMunmap, .address = number(address), .length = length},
-              [&](std::size_t bytes) -> long { return kernel_calls().munmap(address, bytes); }));
-        },
-        .mprotect = [](void* address, std::size_t length, int protection) -> int {
-          return static_cast<int>(active_->run({.call = Call::kMprotect,
-                                                .address = number(address),
-                                                .length = length,
-                                                .argument = protection},
-                                               [&](std::size_t bytes) -> long {
-                                                 return kernel_calls().mprotect(address, bytes,
-                                                                                protection);
-                                               }));
-        },
-        .madvise = [](void* address, std::size_t length, int advice) -> int {
-          return static_cast<int>(active_->run({.call = Call::kMadvise,
-                                                .address = number(address),
-                                                .length = length,
-                                                .argument = advice},
-                                               [&](std::size_t bytes) -> long {
-                                                 return kernel_calls().madvise(address, bytes,
-                                                                               advice);
-                                               }));
-        },
-        .process_madvise = [](int pidfd, const iovec* ranges, std::size_t count, int advice,
-                              unsigned int flags) -> ssize_t {
-          return active_->run_process_madvise(pidfd, ranges, count, advice, flags);
-        },
-        .pidfd_open = [](pid_t pid, unsigned int flags) -> int {
-          return static_cast<int>(active_->run(
-              {.call = Call::kPidfdOpen, .argument = pid},
-              [&](std::size_t) -> long { return kernel_calls().pidfd_open(pid, flags); }));
-        },
-        .mseal = [](void* address, std::size_t length, unsigned long flags) -> int {
-          return static_cast<int>(
-              active_->run({.call = Call::kMseal, .address = number(address), .length = length},
-                           [&](std::size_t bytes) -> long {
-                             return kernel_calls().mseal(address, bytes, flags);
-                           }));
-        },
-        .set_vma_name = [](void* address, std::size_t length, const char* name) -> int {
-          return static_cast<int>(active_->run(
-              {.call = Call::kSetVmaName, .address = number(address), .length = length},
-              [&](std::size_t bytes) -> long {
-                return kernel_calls().set_vma_name(address, bytes, name);
-              }));
-        },
-        .memfd_create = [](const char* name, unsigned int flags) -> int {
-          return static_cast<int>(active_->run(
-              {.call = Call::kMemfdCreate, .argument = static_cast<long>(flags)},
-              [&](std::size_t) -> long { return kernel_calls().memfd_create(name, flags); }));
-        },
-        .ftruncate = [](int fd, off_t length) -> int {
-          return static_cast<int>(active_->run(
-              {.call = Call::kFtruncate, .argument = fd},
-              [&](std::size_t) -> long { return kernel_calls().ftruncate(fd, length); }));
-        },
-        .membarrier = [](int command, unsigned int flags, int cpu) -> int {
-          return static_cast<int>(active_->run(
-              {.call = Call::kMembarrier, .argument = command},
-              [&](std::size_t) -> long { return kernel_calls().membarrier(command, flags, cpu); }));
-        },
-        .open = [](const char* path, int flags) -> int {
-          return static_cast<int>(
-              active_->run({.call = Call::kOpen, .argument = flags},
-                           [&](std::size_t) -> long { return kernel_calls().open(path, flags); }));
-        },
-        .read = [](int fd, void* buffer, std::size_t size) -> ssize_t {
-          return active_->run({.call = Call::kRead, .argument = fd}, [&](std::size_t) -> long {
-            return kernel_calls().read(fd, buffer, size);
-          });
-        },
-        .pread = [](int fd, void* buffer, std::size_t size, off_t offset) -> ssize_t {
-          return active_->run({.call = Call::kPread, .argument = fd}, [&](std::size_t) -> long {
-            return kernel_calls().pread(fd, buffer, size, offset);
-          });
-        },
-        .close = [](int fd) -> int {
-          return static_cast<int>(
-              active_->run({.call = Call::kClose, .argument = fd},
-                           [&](std::size_t) -> long { return kernel_calls().close(fd); }));
-        },
-        .ioctl = [](int fd, unsigned long request, void* argument) -> int {
-          return static_cast<int>(active_->run(
-              {.call = Call::kIoctl, .argument = static_cast<long>(request)},
-              [&](std::size_t) -> long { return kernel_calls().ioctl(fd, request, argument); }));
-        },
-        .userfaultfd = [](int flags) -> int {
-          return static_cast<int>(
-              active_->run({.call = Call::kUserfaultfd, .argument = flags},
-                           [&](std::size_t) -> long { return kernel_calls().userfaultfd(flags); }));
-        },
-        .getrlimit = [](int resource, rlimit* limit) -> int {
-          return static_cast<int>(active_->run(
-              {.call = Call::kGetrlimit, .argument = resource},
-              [&](std::size_t) -> long { return kernel_calls().getrlimit(resource, limit); }));
-        },
-        .sigaction = [](int signal, const struct ::sigaction* action,
-                        struct ::sigaction* old_action) -> int {
-          return static_cast<int>(active_->run(
-              {.call = Call::kSigaction, .argument = signal}, [&](std::size_t) -> long {
-                return kernel_calls().sigaction(signal, action, old_action);
-              }));
-        },
+    if (active != nullptr) std::abort();
+    active = self;
+    static const SystemCalls table = make_table();
+    return replace_system_calls(&table);
+  }
+
+  /// The kernel's table with every entry replaced that has a Call.
+  static SystemCalls make_table() {
+    SystemCalls table = kernel_calls();
+    table.mmap = [](void* address, std::size_t length, int protection, int flags, int fd,
+                    off_t offset) -> void* {
+      void* mapped = MAP_FAILED;
+      (void)active->run({.call = Call::kMmap,
+                         .address = number(address),
+                         .length = length,
+                         .argument = protection},
+                        [&](std::size_t bytes) {
+                          mapped =
+                              kernel_calls().mmap(address, bytes, protection, flags, fd, offset);
+                          return static_cast<long>(number(mapped));
+                        });
+      return mapped;
     };
-    return replace_system_calls(&kTable);
+    table.munmap = [](void* address, std::size_t length) -> int {
+      return static_cast<int>(active->run(
+          {.call = Call::kMunmap, .address = number(address), .length = length},
+          [&](std::size_t bytes) -> long { return kernel_calls().munmap(address, bytes); }));
+    };
+    table.mprotect = [](void* address, std::size_t length, int protection) -> int {
+      return static_cast<int>(active->run({.call = Call::kMprotect,
+                                           .address = number(address),
+                                           .length = length,
+                                           .argument = protection},
+                                          [&](std::size_t bytes) -> long {
+                                            return kernel_calls().mprotect(address, bytes,
+                                                                           protection);
+                                          }));
+    };
+    table.madvise = [](void* address, std::size_t length, int advice) -> int {
+      return static_cast<int>(active->run({.call = Call::kMadvise,
+                                           .address = number(address),
+                                           .length = length,
+                                           .argument = advice},
+                                          [&](std::size_t bytes) -> long {
+                                            return kernel_calls().madvise(address, bytes, advice);
+                                          }));
+    };
+    table.process_madvise = [](int pidfd, const iovec* ranges, std::size_t count, int advice,
+                               unsigned int flags) -> ssize_t {
+      return active->run_process_madvise(pidfd, ranges, count, advice, flags);
+    };
+    table.pidfd_open = [](pid_t pid, unsigned int flags) -> int {
+      return static_cast<int>(
+          active->run({.call = Call::kPidfdOpen, .argument = pid},
+                      [&](std::size_t) -> long { return kernel_calls().pidfd_open(pid, flags); }));
+    };
+    table.mseal = [](void* address, std::size_t length, unsigned long flags) -> int {
+      return static_cast<int>(active->run(
+          {.call = Call::kMseal, .address = number(address), .length = length},
+          [&](std::size_t bytes) -> long { return kernel_calls().mseal(address, bytes, flags); }));
+    };
+    table.set_vma_name = [](void* address, std::size_t length, const char* name) -> int {
+      return static_cast<int>(
+          active->run({.call = Call::kSetVmaName, .address = number(address), .length = length},
+                      [&](std::size_t bytes) -> long {
+                        return kernel_calls().set_vma_name(address, bytes, name);
+                      }));
+    };
+    table.memfd_create = [](const char* name, unsigned int flags) -> int {
+      return static_cast<int>(active->run(
+          {.call = Call::kMemfdCreate, .argument = static_cast<long>(flags)},
+          [&](std::size_t) -> long { return kernel_calls().memfd_create(name, flags); }));
+    };
+    table.ftruncate = [](int fd, off_t length) -> int {
+      return static_cast<int>(
+          active->run({.call = Call::kFtruncate, .argument = fd},
+                      [&](std::size_t) -> long { return kernel_calls().ftruncate(fd, length); }));
+    };
+    table.membarrier = [](int command, unsigned int flags, int cpu) -> int {
+      return static_cast<int>(active->run(
+          {.call = Call::kMembarrier, .argument = command},
+          [&](std::size_t) -> long { return kernel_calls().membarrier(command, flags, cpu); }));
+    };
+    table.open = [](const char* path, int flags) -> int {
+      return static_cast<int>(
+          active->run({.call = Call::kOpen, .argument = flags},
+                      [&](std::size_t) -> long { return kernel_calls().open(path, flags); }));
+    };
+    table.read = [](int fd, void* buffer, std::size_t size) -> ssize_t {
+      return active->run({.call = Call::kRead, .argument = fd}, [&](std::size_t) -> long {
+        return kernel_calls().read(fd, buffer, size);
+      });
+    };
+    table.pread = [](int fd, void* buffer, std::size_t size, off_t offset) -> ssize_t {
+      return active->run({.call = Call::kPread, .argument = fd}, [&](std::size_t) -> long {
+        return kernel_calls().pread(fd, buffer, size, offset);
+      });
+    };
+    table.close = [](int fd) -> int {
+      return static_cast<int>(
+          active->run({.call = Call::kClose, .argument = fd},
+                      [&](std::size_t) -> long { return kernel_calls().close(fd); }));
+    };
+    table.ioctl = [](int fd, unsigned long request, void* argument) -> int {
+      return static_cast<int>(active->run(
+          {.call = Call::kIoctl, .argument = static_cast<long>(request)},
+          [&](std::size_t) -> long { return kernel_calls().ioctl(fd, request, argument); }));
+    };
+    table.userfaultfd = [](int flags) -> int {
+      return static_cast<int>(
+          active->run({.call = Call::kUserfaultfd, .argument = flags},
+                      [&](std::size_t) -> long { return kernel_calls().userfaultfd(flags); }));
+    };
+    table.getrlimit = [](int resource, rlimit* limit) -> int {
+      return static_cast<int>(active->run(
+          {.call = Call::kGetrlimit, .argument = resource},
+          [&](std::size_t) -> long { return kernel_calls().getrlimit(resource, limit); }));
+    };
+    table.sigaction = [](int signal, const struct ::sigaction* action,
+                         struct ::sigaction* old_action) -> int {
+      return static_cast<int>(
+          active->run({.call = Call::kSigaction, .argument = signal}, [&](std::size_t) -> long {
+            return kernel_calls().sigaction(signal, action, old_action);
+          }));
+    };
+    table.getrusage = [](int who, rusage* usage) -> int {
+      return static_cast<int>(
+          active->run({.call = Call::kGetrusage, .argument = who},
+                      [&](std::size_t) -> long { return kernel_calls().getrusage(who, usage); }));
+    };
+    table.mincore = [](void* address, std::size_t length, unsigned char* pages) -> int {
+      return static_cast<int>(
+          active->run({.call = Call::kMincore, .address = number(address), .length = length},
+                      [&](std::size_t bytes) -> long {
+                        return kernel_calls().mincore(address, bytes, pages);
+                      }));
+    };
+    // Reports the error itself instead of -1 and errno, as pthread_create does.
+    table.create_thread = [](pthread_t* thread, const pthread_attr_t* attributes,
+                             void* (*body)(void*), void* argument) -> int {
+      const long result = active->run({.call = Call::kCreateThread}, [&](std::size_t) -> long {
+        const int error = kernel_calls().create_thread(thread, attributes, body, argument);
+        if (error != 0) errno = error;
+        return error != 0 ? -1 : 0;
+      });
+      return result == 0 ? 0 : errno;
+    };
+    return table;
   }
 
   static std::uintptr_t number(const void* pointer) {
@@ -361,7 +390,7 @@ class FaultInjection {
     return finish(record, 0, 0);
   }
 
-  inline static FaultInjection* active_ = nullptr;
+  inline static FaultInjection* active = nullptr;
 
   mutable std::mutex mutex_;
   std::vector<Armed> faults_;

@@ -118,7 +118,7 @@ TEST(Reserve, RefusesBadOptionsBeforeAnySystemCall) {
       {{.size = 2 * kMiB, .page_size = page, .hugetlb_page = 2 * kMiB},
        ErrorCode::kInvalidArgument},
   };
-  FaultInjection kernel;
+  const FaultInjection kernel;
   for (const Case& each : cases) {
     const Result<Reservation> made = Reservation::reserve(each.options);
     ASSERT_FALSE(made) << "size " << each.options.size;
@@ -148,7 +148,7 @@ TEST(Verbs, RefuseBadRangesBeforeAnySystemCall) {
       {{start + 8 * page, page}, ErrorCode::kOutOfRange},
       {{start, 9 * page}, ErrorCode::kOutOfRange},
   };
-  FaultInjection kernel;
+  const FaultInjection kernel;
   for (const Case& each : cases) {
     EXPECT_TRUE(fails_with(each.code, memory.commit(each.range)));
     EXPECT_TRUE(fails_with(each.code, memory.uncommit(each.range)));
@@ -231,7 +231,7 @@ TEST(Discard, LazilyUsesFreeAndAWriteEndsIt) {
   ASSERT_TRUE(ok(memory.commit(memory.range())));
   std::memset(memory.data(), 7, memory.size());
   {
-    FaultInjection kernel;
+    const FaultInjection kernel;
     ASSERT_TRUE(ok(memory.discard(memory.range(), DiscardPolicy::kLazily)));
     const std::vector<CallRecord> calls = kernel.records();
     ASSERT_THAT(calls, SizeIs(1));
@@ -273,7 +273,7 @@ TEST(Protect, ChangesAccessAndKeepsContents) {
 }
 
 TEST(HugePagesAdvice, IsWhatTheKernelIsAskedFor) {
-  FaultInjection kernel;
+  const FaultInjection kernel;
   Reservation memory = reserved(4, {.huge_pages = HugePages::kPrefer});
   ASSERT_TRUE(ok(memory.advise_huge_pages(pages(memory, 1, 1), HugePages::kAvoid)));
   std::vector<long> advice;
@@ -434,7 +434,8 @@ TEST(Moving, TheHolderChanges) {
   std::byte* const address = first.data();
   Reservation second = std::move(first);
   EXPECT_EQ(second.data(), address);
-  EXPECT_TRUE(first.range().empty());  // NOLINT(bugprone-use-after-move): it holds nothing.
+  EXPECT_TRUE(first.range().empty());  // NOLINT(bugprone-use-after-move,clang-analyzer-cplusplus.Move):
+                                       // it holds nothing.
   EXPECT_TRUE(second.contains(address));
   EXPECT_FALSE(second.contains(address + second.size()));
   Reservation third = reserved(2);
@@ -707,7 +708,7 @@ std::set<std::uintptr_t> left_mapped(const std::vector<CallRecord>& records) {
 TEST(Faults, EverySystemCallMayFailWithEveryError) {
   std::size_t calls = 0;
   {
-    FaultInjection kernel;
+    const FaultInjection kernel;
     bool made = false;
     use_everything(made);
     ASSERT_TRUE(made);
@@ -732,7 +733,7 @@ TEST(Faults, EverySystemCallMayFailWithEveryError) {
 TEST(Faults, FromAnyCallOnEverythingFails) {
   std::size_t calls = 0;
   {
-    FaultInjection kernel;
+    const FaultInjection kernel;
     bool made = false;
     use_everything(made);
     calls = kernel.total();
@@ -827,6 +828,7 @@ TEST(Threads, VerbsOnDifferentRangesRunTogether) {
   constexpr std::size_t kEach = 8;
   Reservation memory = reserved(kThreads * kEach);
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   std::array<int, kThreads> failures{};
   for (std::size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {

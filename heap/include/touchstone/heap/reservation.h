@@ -47,7 +47,8 @@ struct ReservationOptions {
   std::size_t size = 0;
   /// The start is a multiple of this: a power of two, at least page_size. 0 means page_size.
   std::size_t alignment = 0;
-  /// The base page to work in: a power of two, at least the machine's. 0 means the machine's. A
+  /// The base page to work in: a power of two, at least the machine's. 0 means the machine's
+  /// (arch::base_page_size()). A
   /// larger value makes this machine behave, for alignment checks, as one with such pages.
   std::size_t page_size = 0;
   /// Shown by /proc/PID/maps as [anon:NAME] where the kernel can (CONFIG_ANON_VMA_NAME); see
