@@ -137,8 +137,8 @@ inline constexpr Dispatch kDispatch = [] {
 
 [[nodiscard]] constexpr std::uint8_t width_of(WidthRule rule, std::uint32_t word) noexcept {
   switch (rule) {
-    case WidthRule::k4:
-      return 4;
+    case WidthRule::k2:
+      return 2;
     case WidthRule::k8:
       return 8;
     case WidthRule::k16:
@@ -263,8 +263,8 @@ struct Mnemonic {
 /// (such as "ldaddalb", "stclr", "casplal", "cpyfprtn"); empty for a word that is not of the table.
 [[nodiscard]] constexpr Mnemonic format_mnemonic(std::uint32_t word) noexcept {
   constexpr std::array<std::string_view, 16> copy_options{
-      "",   "wn",   "rn",   "n",   "wt", "wtwn", "wtrn", "wtn",
-      "rt", "rtwn", "rtrn", "rtn", "t",  "twn",  "trn",  "tn"};
+      "",   "wt",   "rt",   "t",   "wn", "wtwn", "rtwn", "twn",
+      "rn", "wtrn", "rtrn", "trn", "n",  "wtn",  "rtn",  "tn"};
   constexpr std::array<std::string_view, 4> set_options{"", "t", "n", "tn"};
   Mnemonic mnemonic;
   const Encoding* row = detail::find(word);

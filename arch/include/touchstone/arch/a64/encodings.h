@@ -122,7 +122,7 @@ enum class Wnr : std::uint8_t {
 
 /// Where the bytes accessed are found.
 enum class WidthRule : std::uint8_t {
-  k4,
+  k2,
   k8,
   k16,
   k32,
@@ -307,6 +307,12 @@ inline constexpr std::string_view kSystem = "System instructions";
   return rmw(pattern, "", Group::kLsfe, Feature::kLsfe, WidthRule::kSize, mask, value, kNone, kNone,
              kMemop);
 }
+/// And BF16, which has 00 there.
+[[nodiscard]] constexpr Encoding lsfe_bf16(std::string_view pattern, std::uint32_t mask,
+                                           std::uint32_t value) noexcept {
+  return rmw(pattern, "", Group::kLsfe, Feature::kLsfe, WidthRule::k2, mask, value, kNone, kNone,
+             kMemop);
+}
 [[nodiscard]] constexpr Encoding cas(std::string_view pattern, Group group, Feature feature,
                                      WidthRule width, std::uint32_t mask, std::uint32_t value,
                                      std::string_view section) noexcept {
@@ -414,11 +420,11 @@ inline constexpr auto kEncodings = [] {
       cas("caspOt", G::kLsuiCas, F::kLsui, k16, 0xffa17c01, 0x49807c00, "Compare and swap pair (unprivileged)"),
       // Floating point, FEAT_LSFE. BF16 has bits 31:30 clear; the others have 01, 10 or 11 there,
       // which takes two cubes.
-      lsfe("ldbfaddO", 0xff20fc00, 0x3c200000),
-      lsfe("ldbfmaxO", 0xff20fc00, 0x3c204000),
-      lsfe("ldbfminO", 0xff20fc00, 0x3c205000),
-      lsfe("ldbfmaxnmO", 0xff20fc00, 0x3c206000),
-      lsfe("ldbfminnmO", 0xff20fc00, 0x3c207000),
+      lsfe_bf16("ldbfaddO", 0xff20fc00, 0x3c200000),
+      lsfe_bf16("ldbfmaxO", 0xff20fc00, 0x3c204000),
+      lsfe_bf16("ldbfminO", 0xff20fc00, 0x3c205000),
+      lsfe_bf16("ldbfmaxnmO", 0xff20fc00, 0x3c206000),
+      lsfe_bf16("ldbfminnmO", 0xff20fc00, 0x3c207000),
       lsfe("ldfaddO", 0x7f20fc00, 0x7c200000),
       lsfe("ldfmaxO", 0x7f20fc00, 0x7c204000),
       lsfe("ldfminO", 0x7f20fc00, 0x7c205000),
@@ -429,11 +435,11 @@ inline constexpr auto kEncodings = [] {
       lsfe("ldfminO", 0xff20fc00, 0xbc205000),
       lsfe("ldfmaxnmO", 0xff20fc00, 0xbc206000),
       lsfe("ldfminnmO", 0xff20fc00, 0xbc207000),
-      lsfe("stbfaddO", 0xffa0fc1f, 0x3c20801f),
-      lsfe("stbfmaxO", 0xffa0fc1f, 0x3c20c01f),
-      lsfe("stbfminO", 0xffa0fc1f, 0x3c20d01f),
-      lsfe("stbfmaxnmO", 0xffa0fc1f, 0x3c20e01f),
-      lsfe("stbfminnmO", 0xffa0fc1f, 0x3c20f01f),
+      lsfe_bf16("stbfaddO", 0xffa0fc1f, 0x3c20801f),
+      lsfe_bf16("stbfmaxO", 0xffa0fc1f, 0x3c20c01f),
+      lsfe_bf16("stbfminO", 0xffa0fc1f, 0x3c20d01f),
+      lsfe_bf16("stbfmaxnmO", 0xffa0fc1f, 0x3c20e01f),
+      lsfe_bf16("stbfminnmO", 0xffa0fc1f, 0x3c20f01f),
       lsfe("stfaddO", 0x7fa0fc1f, 0x7c20801f),
       lsfe("stfmaxO", 0x7fa0fc1f, 0x7c20c01f),
       lsfe("stfminO", 0x7fa0fc1f, 0x7c20d01f),
@@ -535,6 +541,44 @@ inline constexpr auto kEncodings = [] {
   });
 }();
 // clang-format on
+
+/// A decode class of C4.1 that the table describes in full: whatever is in the cube and in no row
+/// is UNALLOCATED.
+struct DecodeClass {
+  std::string_view name;
+  Cube cube;
+};
+
+/// The decode classes that hold the read-modify-writes.
+inline constexpr auto kReadModifyWriteClasses = std::to_array<DecodeClass>({
+    {detail::kMemop, {0x3b200c00, 0x38200000}},
+    {detail::kCompareSwap, {0x3fa00000, 0x08a00000}},
+    {detail::kCompareSwapPair, {0xbfa00000, 0x08200000}},
+    {detail::kMemop128, {0xbf200c00, 0x19200000}},
+    {detail::kMemopUnprivileged, {0xbf200c00, 0x19200400}},
+    {detail::kRcwSwap, {0xbf200c00, 0x19200800}},
+    {detail::kRcwSwapPair, {0xbf200c00, 0x19200c00}},
+    {"Compare and swap (unprivileged)", {0xbfa00000, 0x89800000}},
+    {"Compare and swap pair (unprivileged)", {0xbfa00000, 0x09800000}},
+});
+
+/// Words that cannot raise a data abort at EL0 on any version of the architecture.
+struct NeverAborts {
+  Cube cube;
+  std::string_view reason;
+};
+
+/// Allocated words that a decoder of EL0 data aborts never sees.
+inline constexpr auto kNeverAborts = std::to_array<NeverAborts>({
+    {{0xffff0000, 0x00000000}, "UDF: permanently undefined"},
+    {{0xfffffc00, 0xd9200000}, "STZGM: UNDEFINED at EL0"},
+    {{0xfffffc00, 0xd9a00000}, "STGM: UNDEFINED at EL0"},
+    {{0xfffffc00, 0xd9e00000}, "LDGM: UNDEFINED at EL0"},
+    {{0xff000000, 0xd8000000}, "PRFM (literal): a prefetch raises no synchronous abort"},
+    {{0xffc00000, 0xf9800000}, "PRFM (immediate): a prefetch raises no synchronous abort"},
+    {{0xffe00c00, 0xf8800000}, "PRFUM: a prefetch raises no synchronous abort"},
+    {{0xffe04c00, 0xf8a04800}, "PRFM (register), RPRFM: a prefetch raises no synchronous abort"},
+});
 
 /// The feature as the manual writes it, such as "FEAT_LSE". Thread-safe.
 [[nodiscard]] constexpr std::string_view to_string(Feature feature) noexcept {
@@ -642,6 +686,67 @@ inline constexpr auto kEncodings = [] {
       return "dc-zero";
     case Group::kGcs:
       return "gcs";
+  }
+  return "unknown";
+}
+
+/// A family as people write it, such as "LD<op>, ST<op>". Thread-safe.
+[[nodiscard]] constexpr std::string_view title(Group group) noexcept {
+  switch (group) {
+    case Group::kLse:
+      return "LD<op>, ST<op>";
+    case Group::kSwp:
+      return "SWP";
+    case Group::kCas:
+      return "CAS";
+    case Group::kCasp:
+      return "CASP";
+    case Group::kLse128:
+      return "LDCLRP, LDSETP, SWPP";
+    case Group::kRcw:
+      return "RCW[S]CLR, RCW[S]SWP, RCW[S]SET";
+    case Group::kRcwCas:
+      return "RCW[S]CAS, RCW[S]CASP";
+    case Group::kRcwPair:
+      return "RCW[S]CLRP, RCW[S]SWPP, RCW[S]SETP";
+    case Group::kLsui:
+      return "LDT<op>, STT<op>, SWPT";
+    case Group::kLsuiCas:
+      return "CAST, CASPT";
+    case Group::kLsfe:
+      return "LD[B]F<op>, ST[B]F<op>";
+    case Group::kExclusive:
+      return "LDXR, STXR";
+    case Group::kExclusivePair:
+      return "LDXP, STXP";
+    case Group::kLsuiExclusive:
+      return "LDTXR, STTXR";
+    case Group::kOrdered:
+      return "LDAR, STLR";
+    case Group::kLimitedOrdered:
+      return "LDLAR, STLLR";
+    case Group::kRcpc:
+      return "LDAPR";
+    case Group::kRcpcUnscaled:
+      return "LDAPUR, STLUR";
+    case Group::kRcpcWriteback:
+      return "LDAPR, STLR, LDIAPP, STILP (FEAT_LRCPC3)";
+    case Group::kRcpcSimd:
+      return "LDAP1, STL1, LDAPUR, STLUR (SIMD&FP)";
+    case Group::kOrderedPair:
+      return "LDAP, LDAPP, STLP";
+    case Group::kLs64:
+      return "LD64B, ST64B*";
+    case Group::kCopy:
+      return "CPY*";
+    case Group::kSet:
+      return "SET*";
+    case Group::kTag:
+      return "Allocation tags";
+    case Group::kZero:
+      return "DC *VA that zero or tag";
+    case Group::kGcs:
+      return "Guarded control stacks";
   }
   return "unknown";
 }
