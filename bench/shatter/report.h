@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#ifndef TOUCHSTONE_BENCH_SHATTER_REPORT_H_
+#define TOUCHSTONE_BENCH_SHATTER_REPORT_H_
+
+#include <expected>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <touchstone/arch/machine.h>
+#include <touchstone/tools/json_file.h>
+
+#include "experiment.h"
+#include "java_peer.h"
+#include "verdict.h"
+
+/// The same results three ways: a table for a terminal, JSON, and a page for a browser.
+namespace touchstone::shatter {
+
+struct Report {
+  std::string command;
+  std::string date;  ///< ISO 8601, UTC.
+  std::string cpu;
+  arch::Machine machine;
+  Settings settings;
+  std::vector<Row> rows;
+  std::vector<Verdict> verdicts;
+  /// With --peers: the comparison, or the line that says why there is none.
+  std::optional<std::expected<JavaComparison, std::string>> java;
+};
+
+/// The command line, quoted where a shell would need it.
+[[nodiscard]] std::string command_text(int argc, const char* const* argv);
+/// Now, in UTC, such as "2026-01-31T12:00:00Z".
+[[nodiscard]] std::string date_text();
+/// The CPU's name from /proc/cpuinfo; "unknown CPU" where that does not tell (as on most arm64).
+[[nodiscard]] std::string cpu_text();
+
+[[nodiscard]] std::string table_text(const Report& report);
+[[nodiscard]] std::string verdict_text(const Report& report);
+/// Schema "touchstone.shatter", version 1.
+[[nodiscard]] tools::Json report_json(const Report& report);
+/// One self-contained page: no request leaves the browser.
+[[nodiscard]] std::string report_html(const Report& report);
+
+}  // namespace touchstone::shatter
+
+#endif  // TOUCHSTONE_BENCH_SHATTER_REPORT_H_
