@@ -89,7 +89,7 @@ void reduce(Problem& rows, std::size_t columns, Columns& chosen) {
 [[nodiscard]] std::vector<std::size_t> independent_rows(const Problem& rows) {
   std::vector<std::size_t> order(rows.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, {}, [&](std::size_t row) { return rows[row].size(); });
+  std::ranges::sort(order, {}, [&](std::size_t row) { return std::pair(rows[row].size(), row); });
   std::vector<std::size_t> independent;
   Columns used;
   for (const std::size_t row : order) {
@@ -122,8 +122,11 @@ class Search {
     const Columns branch = *std::ranges::min_element(rows, {}, &Columns::size);
     const std::vector<Columns> covered = by_column(rows, columns_);
     Columns order = branch;
-    std::ranges::stable_sort(order, std::ranges::greater{},
-                             [&](std::uint32_t column) { return covered[column].size(); });
+    std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+      const std::size_t of_a = covered[a].size();
+      const std::size_t of_b = covered[b].size();
+      return of_a != of_b ? of_a > of_b : a < b;
+    });
     for (const std::uint32_t column : order) {
       Problem rest = rows;
       Columns with = chosen;
@@ -149,7 +152,10 @@ class Search {
 }  // namespace
 
 Covering::Covering(std::size_t columns, std::vector<CoveringRow> rows) : columns_(columns) {
-  std::ranges::stable_sort(rows, {}, [](const CoveringRow& row) { return row.columns.size(); });
+  std::ranges::sort(rows, [](const CoveringRow& a, const CoveringRow& b) {
+    return a.columns.size() != b.columns.size() ? a.columns.size() < b.columns.size()
+                                                : a.columns < b.columns;
+  });
   for (CoveringRow& row : rows) {
     const bool implied = std::ranges::any_of(rows_, [&](const CoveringRow& small) {
       return std::ranges::includes(row.columns, small.columns);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <bit>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include <touchstone/arch/a64/covers.h>
@@ -34,6 +34,7 @@ Result<Cover> plain_cover() {
 Result<Cover> never_aborts_cover() {
   const std::vector<Term> on = rows_of(Kind::kReadModifyWrite);
   std::vector<Term> free;
+  free.reserve(kNeverAborts.size());
   for (const NeverAborts& words : kNeverAborts) free.push_back({words.cube});
   return minimise({.on = on, .dont_care = free, .guards = kRegister31});
 }
@@ -41,6 +42,7 @@ Result<Cover> never_aborts_cover() {
 Result<Cover> relaxed_cover() {
   const std::vector<Term> on = rows_of(Kind::kReadModifyWrite);
   std::vector<Term> free;
+  free.reserve(kReadModifyWriteClasses.size());
   for (const DecodeClass& decode_class : kReadModifyWriteClasses) {
     free.push_back({decode_class.cube});
   }
@@ -75,8 +77,8 @@ DecisionTree decision_tree(const Cover& cover) {
   }
   for (DecisionTree::Branch& branch : tree.branches) {
     // Terms that exclude nothing first, as they are cheaper, and those with most words first.
-    std::ranges::stable_sort(branch.terms, {}, [](const Term& term) {
-      return std::pair(term.except, std::popcount(term.cube.mask));
+    std::ranges::sort(branch.terms, {}, [](const Term& term) {
+      return std::tuple(term.except, std::popcount(term.cube.mask), term.cube.value);
     });
   }
   std::ranges::sort(tree.branches, {}, &DecisionTree::Branch::key);

@@ -212,6 +212,12 @@ inline constexpr Dispatch kDispatch = [] {
   return FirstFault::kNotListed;
 }
 
+/// The options of CPY*, by bits 15:12, and of SET*, by bits 13:12.
+inline constexpr std::array<std::string_view, 16> kCopyOptions{
+    "",   "wt",   "rt",   "t",   "wn", "wtwn", "rtwn", "twn",
+    "rn", "wtrn", "rtrn", "trn", "n",  "wtn",  "rtn",  "tn"};
+inline constexpr std::array<std::string_view, 4> kSetOptions{"", "t", "n", "tn"};
+
 }  // namespace detail
 
 /// What the word does to memory. Words that are UNALLOCATED, and those that access memory in no way
@@ -262,10 +268,6 @@ struct Mnemonic {
 /// The architectural mnemonic with its suffixes, in lower case, in the form the manual prefers
 /// (such as "ldaddalb", "stclr", "casplal", "cpyfprtn"); empty for a word that is not of the table.
 [[nodiscard]] constexpr Mnemonic format_mnemonic(std::uint32_t word) noexcept {
-  constexpr std::array<std::string_view, 16> copy_options{
-      "",   "wt",   "rt",   "t",   "wn", "wtwn", "rtwn", "twn",
-      "rn", "wtrn", "rtrn", "trn", "n",  "wtn",  "rtn",  "tn"};
-  constexpr std::array<std::string_view, 4> set_options{"", "t", "n", "tn"};
   Mnemonic mnemonic;
   const Encoding* row = detail::find(word);
   if (row == nullptr) return mnemonic;
@@ -292,10 +294,10 @@ struct Mnemonic {
         if ((word >> 30U) == 1) mnemonic.append("h");
         break;
       case 'C':
-        mnemonic.append(copy_options[(word >> 12U) & 15U]);
+        mnemonic.append(detail::kCopyOptions[(word >> 12U) & 15U]);
         break;
       case 'S':
-        mnemonic.append(set_options[(word >> 12U) & 3U]);
+        mnemonic.append(detail::kSetOptions[(word >> 12U) & 3U]);
         break;
       default:
         mnemonic.append(std::string_view(&c, 1));
