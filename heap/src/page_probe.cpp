@@ -13,6 +13,8 @@
 #include <touchstone/arch/machine.h>
 #include <touchstone/heap/system_calls.h>
 
+#include "retries.h"
+
 namespace touchstone::heap {
 namespace {
 
@@ -196,11 +198,15 @@ Result<bool> PageProbe::visit_huge(std::uintptr_t begin, std::uintptr_t end,
   // Before Linux 6.10 or so PAGEMAP_SCAN does not call the huge zero page PFNZERO. The pagemap
   // entry of anonymous memory calls it "file", which no anonymous page is.
   Runs runs(begin, visit);
+  Retries retries;
   PageState run{.present = true, .huge = true};
   for (std::uintptr_t page = begin; page < end; page = std::min(end, (page | (pmd_ - 1)) + 1)) {
     std::uint64_t entry = 0;
     const auto offset = static_cast<off_t>(page / base_page_ * sizeof entry);
-    const ssize_t got = system_calls().pread(file_->descriptor(), &entry, sizeof entry, offset);
+    ssize_t got = -1;
+    do {
+      got = system_calls().pread(file_->descriptor(), &entry, sizeof entry, offset);
+    } while (got < 0 && retries.again());
     if (got != sizeof entry) {
       return std::unexpected(failed(kPagemap, begin, end, got < 0 ? errno : EIO));
     }
@@ -213,6 +219,7 @@ Result<bool> PageProbe::visit_huge(std::uintptr_t begin, std::uintptr_t end,
 
 Result<> PageProbe::walk_scan(std::uintptr_t begin, std::uintptr_t end, const Visit& visit) const {
   std::array<ScanRegion, 128> regions;
+  Retries retries;
   Runs runs(begin, visit);
   std::uintptr_t next = begin;
   while (next < end) {
@@ -226,7 +233,7 @@ Result<> PageProbe::walk_scan(std::uintptr_t begin, std::uintptr_t end, const Vi
     argument.return_mask =
         kPageIsFile | kPageIsPresent | kPageIsSwapped | kPageIsZero | kPageIsHuge;
     const int count = system_calls().ioctl(file_->descriptor(), kPagemapScan, &argument);
-    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && retries.again()) continue;
     if (count < 0) {
       Error error = failed(kScan, begin, end, errno);
       if (errno == ENOTTY || errno == EINVAL) error.code = ErrorCode::kUnsupported;
@@ -268,6 +275,7 @@ Result<> PageProbe::walk_scan(std::uintptr_t begin, std::uintptr_t end, const Vi
 Result<> PageProbe::walk_pagemap(std::uintptr_t begin, std::uintptr_t end,
                                  const Visit& visit) const {
   std::array<std::uint64_t, 1024> entries;
+  Retries retries;
   Runs runs(begin, visit);
   std::uintptr_t next = begin;
   PageState run;
@@ -277,7 +285,7 @@ Result<> PageProbe::walk_pagemap(std::uintptr_t begin, std::uintptr_t end,
     const ssize_t got =
         system_calls().pread(file_->descriptor(), entries.data(), wanted * sizeof entries[0],
                              static_cast<off_t>(next / base_page_ * sizeof entries[0]));
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && retries.again()) continue;
     const std::size_t count = got < 0 ? 0 : static_cast<std::size_t>(got) / sizeof entries[0];
     // A short read that holds no entry lies beyond the address space.
     if (count == 0) return std::unexpected(failed(kPagemap, begin, end, got < 0 ? errno : EFAULT));
@@ -298,15 +306,27 @@ Result<> PageProbe::walk_pagemap(std::uintptr_t begin, std::uintptr_t end,
 Result<> PageProbe::walk_mincore(std::uintptr_t begin, std::uintptr_t end,
                                  const Visit& visit) const {
   std::array<unsigned char, 4096> pages;
+  std::size_t most = pages.size();
+  Retries retries;
   Runs runs(begin, visit);
   std::uintptr_t next = begin;
   PageState run;
   bool open = false;
   while (next < end) {
-    const std::size_t wanted = std::min(pages.size(), (end - next) / base_page_);
+    const std::size_t wanted = std::min(most, (end - next) / base_page_);
     const int failure = system_calls().mincore(at(next), wanted * base_page_, pages.data());
-    if (failure != 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (failure != 0) return std::unexpected(failed(kMincore, begin, end, errno));
+    if (failure != 0 && retries.again()) continue;
+    if (failure != 0 && errno == ENOMEM) {
+      // A hole somewhere in there: halve until it is one page, which is then absent.
+      if (wanted > 1) {
+        most = wanted / 2;
+        continue;
+      }
+      pages[0] = 0;
+    } else if (failure != 0) {
+      return std::unexpected(failed(kMincore, begin, end, errno));
+    }
+    most = std::min(pages.size(), most * 2);
     for (const unsigned char page : std::span(pages).first(wanted)) {
       const bool present = (page & 1) != 0;
       if (open && present != run.present && !runs.run_until(next, run)) return {};

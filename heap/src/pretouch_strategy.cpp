@@ -5,6 +5,8 @@
 
 #include <touchstone/heap/pretouch.h>
 
+#include "touching.h"
+
 namespace touchstone::heap {
 namespace {
 
@@ -17,7 +19,7 @@ constexpr std::array kStrategies{PretouchStrategy::kNone,
                                  PretouchStrategy::kCollapse,
                                  PretouchStrategy::kAutomatic};
 
-void touch_by_compiler(void* begin, void* end, std::size_t stride) {
+TOUCHSTONE_TOUCHES void touch_by_compiler(void* begin, void* end, std::size_t stride) {
   auto* const last = static_cast<std::byte*>(end);
   for (auto* page = static_cast<std::byte*>(begin); page < last; page += stride) {
     __atomic_fetch_add(reinterpret_cast<std::uint64_t*>(page), 0, __ATOMIC_RELAXED);

@@ -9,6 +9,8 @@
 
 #include <touchstone/heap/system_calls.h>
 
+#include "retries.h"
+
 namespace touchstone::heap {
 namespace {
 
@@ -19,10 +21,11 @@ Error unreadable(const char* operation) noexcept {
 }  // namespace
 
 Result<ProcFile> ProcFile::open(const std::string& path, const char* operation) {
+  Retries retries;
   int fd = -1;
   do {
     fd = system_calls().open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  } while (fd < 0 && errno == EINTR);
+  } while (fd < 0 && retries.again());
   if (fd < 0) return std::unexpected(unreadable(operation));
   return ProcFile(fd, operation);
 }
@@ -48,6 +51,7 @@ ProcFile::~ProcFile() {
 }
 
 Result<std::optional<std::string_view>> ProcFile::next_line() {
+  Retries retries;
   for (;;) {
     const std::size_t end = buffer_.find('\n', taken_);
     if (end != std::string::npos) {
@@ -65,7 +69,7 @@ Result<std::optional<std::string_view>> ProcFile::next_line() {
     taken_ = 0;
     char block[4096];
     const ssize_t got = system_calls().read(fd_, block, sizeof block);
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && retries.again()) continue;
     if (got < 0) return std::unexpected(unreadable(operation_));
     if (got == 0) ended_ = true;
     buffer_.append(block, static_cast<std::size_t>(got));

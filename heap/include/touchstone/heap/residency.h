@@ -58,9 +58,10 @@ struct Residency {
 /// The residency of [address, address + length) by the best source that works here. A source is
 /// used only after it told the truth about one page that was touched and one that was not.
 ///
+/// Addresses that are not mapped are absent.
+///
 /// Errors: kMisaligned unless both are multiples of the base page; kInvalidArgument for a length of
-/// 0; kOverflow; kOutOfMemory where the range has holes and only mincore is left; kUnavailable when
-/// no source works.
+/// 0; kOverflow; kUnavailable when no source works.
 [[nodiscard]] TOUCHSTONE_API Result<Residency> residency_of(const void* address,
                                                             std::size_t length);
 
