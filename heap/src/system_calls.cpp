@@ -73,6 +73,13 @@ constexpr SystemCalls kKernel{
     },
     .mincore = ::mincore,
     .create_thread = ::pthread_create,
+    .get_affinity = [](std::size_t size, unsigned long* mask) -> int {
+      // The system call returns the bytes it wrote.
+      return ::syscall(SYS_sched_getaffinity, 0, size, mask) < 0 ? -1 : 0;
+    },
+    .set_affinity = [](std::size_t size, const unsigned long* mask) -> int {
+      return static_cast<int>(::syscall(SYS_sched_setaffinity, 0, size, mask));
+    },
     .sigaction = ::sigaction,
 };
 

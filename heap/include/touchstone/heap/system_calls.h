@@ -48,6 +48,9 @@ struct SystemCalls {
   /// Returns the error number, as pthread_create does.
   int (*create_thread)(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                        void* argument);
+  /// Of the calling thread; `mask` has a bit for each CPU. Both return 0 on success.
+  int (*get_affinity)(std::size_t size, unsigned long* mask);
+  int (*set_affinity)(std::size_t size, const unsigned long* mask);
   int (*sigaction)(int signal, const struct ::sigaction* action, struct ::sigaction* old_action);
 };
 
