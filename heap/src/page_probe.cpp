@@ -111,7 +111,11 @@ Result<> check_range(const char* operation, const void* address, std::size_t len
 }
 
 PageProbe::PageProbe(ResidencySource source, std::optional<ProcFile> file) noexcept
-    : source_(source), file_(std::move(file)), base_page_(arch::base_page_size()), pmd_(0) {}
+    : source_(source),
+      file_(std::move(file)),
+      descriptor_(file_ ? file_->descriptor() : -1),
+      base_page_(arch::base_page_size()),
+      pmd_(0) {}
 
 Result<PageProbe> PageProbe::open(ResidencySource source) {
   std::optional<ProcFile> file;
@@ -128,15 +132,13 @@ Result<PageProbe> PageProbe::open(ResidencySource source) {
 }
 
 Result<PageProbe> PageProbe::open_best() {
-  std::optional<Error> first;
-  for (const ResidencySource source :
-       {ResidencySource::kPagemapScan, ResidencySource::kPagemap, ResidencySource::kMincore}) {
+  for (const ResidencySource source : {ResidencySource::kPagemapScan, ResidencySource::kPagemap}) {
     Result<PageProbe> probe = open(source);
     if (probe) return probe;
-    if (!first) first = probe.error();
   }
-  first->code = ErrorCode::kUnavailable;
-  return std::unexpected(*first);
+  Result<PageProbe> probe = open(ResidencySource::kMincore);
+  if (!probe) probe.error().code = ErrorCode::kUnavailable;
+  return probe;
 }
 
 Result<> PageProbe::check() const {
@@ -205,7 +207,7 @@ Result<bool> PageProbe::visit_huge(std::uintptr_t begin, std::uintptr_t end,
     const auto offset = static_cast<off_t>(page / base_page_ * sizeof entry);
     ssize_t got = -1;
     do {
-      got = system_calls().pread(file_->descriptor(), &entry, sizeof entry, offset);
+      got = system_calls().pread(descriptor_, &entry, sizeof entry, offset);
     } while (got < 0 && retries.again());
     if (got != sizeof entry) {
       return std::unexpected(failed(kPagemap, begin, end, got < 0 ? errno : EIO));
@@ -232,7 +234,7 @@ Result<> PageProbe::walk_scan(std::uintptr_t begin, std::uintptr_t end, const Vi
     argument.category_anyof_mask = kPageIsPresent | kPageIsSwapped;
     argument.return_mask =
         kPageIsFile | kPageIsPresent | kPageIsSwapped | kPageIsZero | kPageIsHuge;
-    const int count = system_calls().ioctl(file_->descriptor(), kPagemapScan, &argument);
+    const int count = system_calls().ioctl(descriptor_, kPagemapScan, &argument);
     if (count < 0 && retries.again()) continue;
     if (count < 0) {
       Error error = failed(kScan, begin, end, errno);
@@ -283,7 +285,7 @@ Result<> PageProbe::walk_pagemap(std::uintptr_t begin, std::uintptr_t end,
   while (next < end) {
     const std::size_t wanted = std::min(entries.size(), (end - next) / base_page_);
     const ssize_t got =
-        system_calls().pread(file_->descriptor(), entries.data(), wanted * sizeof entries[0],
+        system_calls().pread(descriptor_, entries.data(), wanted * sizeof entries[0],
                              static_cast<off_t>(next / base_page_ * sizeof entries[0]));
     if (got < 0 && retries.again()) continue;
     const std::size_t count = got < 0 ? 0 : static_cast<std::size_t>(got) / sizeof entries[0];

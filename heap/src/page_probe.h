@@ -59,6 +59,7 @@ class PageProbe {
   ResidencySource source_;
   /// /proc/self/pagemap; none for mincore.
   std::optional<ProcFile> file_;
+  int descriptor_ = -1;
   std::size_t base_page_;
   std::size_t pmd_;
 };

@@ -102,7 +102,10 @@ bool worth_another(ErrorCode code) noexcept {
 
 Result<std::size_t> huge_bytes(const Plan& plan, const Result<Residency>& residency,
                                const arch::SystemRoots& roots) {
-  if (residency && residency->huge) return *residency->huge;
+  if (residency) {
+    const std::optional<std::size_t> huge = residency->huge;
+    if (huge) return *huge;
+  }
   const Result<Smaps> map = smaps(plan.begin, plan.length, roots);
   if (!map) return std::unexpected(map.error());
   if (map->exact) return map->anon_huge_pages + map->shared_hugetlb + map->private_hugetlb;
@@ -202,8 +205,10 @@ PretouchOutcome pretouch_plan(Plan plan, const PretouchOptions& options, std::st
     if (i + 1 == order.size() || !worth_another(error->code)) {
       return stopped(run, *error, order[i], std::move(result.limits));
     }
-    result.choice->reason +=
-        std::string("; then ") + to_string(order[i]) + " stopped on the way: " + error->message();
+    if (result.choice) {
+      result.choice->reason +=
+          std::string("; then ") + to_string(order[i]) + " stopped on the way: " + error->message();
+    }
   }
 
   const bool kernel_ran = result.strategy == PretouchStrategy::kAtomicRmw ||
@@ -258,7 +263,7 @@ PretouchTask::PretouchTask() noexcept = default;
 PretouchTask::PretouchTask(PretouchTask&& other) noexcept = default;
 
 PretouchTask& PretouchTask::operator=(PretouchTask&& other) noexcept {
-  PretouchTask old(std::move(*this));
+  const PretouchTask old(std::move(*this));  // ends here
   state_ = std::move(other.state_);
   return *this;
 }
@@ -268,7 +273,8 @@ PretouchTask::PretouchTask(std::unique_ptr<State> state) noexcept : state_(std::
 PretouchTask::~PretouchTask() {
   if (state_ == nullptr) return;
   cancel();
-  static_cast<void>(wait());
+  // Nobody is left to be told how it ended.
+  const PretouchOutcome ignored = wait();
 }
 
 bool PretouchTask::valid() const noexcept {

@@ -224,13 +224,13 @@ PretouchChoice choose(const PretouchOptions& options, arch::Geometry geometry,
       PretouchTrial trial =
           try_once(candidates[i], options.huge_pages, length, geometry, kernel, source);
       if (round == 0) {
-        trials.push_back(std::move(trial));
+        trials.push_back(trial);
       } else {
         // The counts of one round must hold in all; the time is the best.
         trial.minor_faults = std::max(trial.minor_faults, trials[i].minor_faults);
         trial.seconds = std::min(trial.seconds, round == 1 ? trial.seconds : trials[i].seconds);
         if (trials[i].error) trial.error = trials[i].error;
-        trials[i] = std::move(trial);
+        trials[i] = trial;
       }
     }
   }

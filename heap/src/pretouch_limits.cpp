@@ -28,6 +28,17 @@ Result<std::optional<std::uint64_t>> address_space_limit() {
   return limit.rlim_cur;
 }
 
+/// UINT64_MAX where there is no limit or none is known.
+std::uint64_t value_or_none(const Result<std::optional<std::uint64_t>>& limit) noexcept {
+  return limit.value_or(std::nullopt).value_or(UINT64_MAX);
+}
+
+std::uint64_t cgroup_headroom(const PretouchLimits& limits) noexcept {
+  if (!limits.cgroup) return UINT64_MAX;
+  const std::optional<arch::CgroupMemory>& binding = *limits.cgroup;
+  return binding ? binding->headroom() : UINT64_MAX;
+}
+
 }  // namespace
 
 PretouchLimits read_limits(const arch::SystemRoots& roots) {
@@ -40,7 +51,7 @@ std::uint64_t memory_headroom(const PretouchLimits& limits, std::size_t length,
                               arch::Geometry geometry, unsigned threads) noexcept {
   std::uint64_t room = UINT64_MAX;
   if (limits.available) room = *limits.available;
-  if (limits.cgroup && *limits.cgroup) room = std::min(room, (*limits.cgroup)->headroom());
+  room = std::min(room, cgroup_headroom(limits));
   if (room == UINT64_MAX) return room;
   const std::uint64_t tables = (length / geometry.pmd + 2) * geometry.base_page;
   const std::uint64_t besides = tables + threads * kPerThread + kSlack;
@@ -57,8 +68,9 @@ Result<std::size_t> length_within(const PretouchLimits& limits, LimitPolicy poli
               .address = start,
               .length = length};
   std::uint64_t fits = length;
-  if (limits.address_space && *limits.address_space && **limits.address_space < fits) {
-    fits = **limits.address_space;
+  const std::uint64_t most_mapped = value_or_none(limits.address_space);
+  if (most_mapped < fits) {
+    fits = most_mapped;
     error.detail = "RLIMIT_AS is smaller than the range";
   }
   const std::uint64_t room = memory_headroom(limits, length, geometry, threads);
@@ -72,8 +84,7 @@ Result<std::size_t> length_within(const PretouchLimits& limits, LimitPolicy poli
     }
     if (length - resident > room && prefix + room < fits) {
       fits = prefix + room;
-      const bool cgroup = limits.cgroup && *limits.cgroup &&
-                          (!limits.available || (*limits.cgroup)->headroom() <= *limits.available);
+      const bool cgroup = cgroup_headroom(limits) <= limits.available.value_or(UINT64_MAX);
       error.detail = cgroup ? "the memory cgroup has less room than that"
                             : "the machine has less memory available than that";
     }

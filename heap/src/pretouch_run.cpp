@@ -217,12 +217,13 @@ std::optional<Error> Toucher::check_effect(PretouchStrategy strategy, const Piec
     return make_error(ErrorCode::kIneffective, operation, piece.begin, piece.length,
                       "it reported success and pages are missing");
   }
-  if (strategy == PretouchStrategy::kCollapse && found->huge) {
+  const std::optional<std::size_t> huge = found->huge;
+  if (strategy == PretouchStrategy::kCollapse && huge) {
     const std::uintptr_t begin = address_of(piece.begin);
     const std::uintptr_t end = begin + piece.length;
     const std::uintptr_t first = (begin + geometry_.pmd - 1) / geometry_.pmd * geometry_.pmd;
     const std::uintptr_t last = end / geometry_.pmd * geometry_.pmd;
-    if (last > first && *found->huge < last - first) {
+    if (last > first && *huge < last - first) {
       return make_error(ErrorCode::kIneffective, operation, piece.begin, piece.length,
                         "it reported success and huge pages are missing");
     }
@@ -248,7 +249,7 @@ void Toucher::touch(PretouchStrategy strategy, Piece& piece,
 void Toucher::warm_up(PretouchStrategy strategy) const noexcept {
   std::byte nothing{};
   static_cast<void>(system_calls().madvise(nullptr, 0, MADV_NORMAL));
-  static_cast<void>(thread_faults());
+  const Result<Faults> ignored = thread_faults();
   if (strategy == PretouchStrategy::kAtomicRmw || strategy == PretouchStrategy::kCollapse) {
     kernel_.touch(&nothing, &nothing, geometry_.base_page);
   }

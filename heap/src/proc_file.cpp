@@ -50,20 +50,20 @@ ProcFile::~ProcFile() {
   if (fd_ >= 0) system_calls().close(fd_);
 }
 
-Result<std::optional<std::string_view>> ProcFile::next_line() {
+Result<bool> ProcFile::next_line(std::string_view& line) {
   Retries retries;
   for (;;) {
     const std::size_t end = buffer_.find('\n', taken_);
     if (end != std::string::npos) {
-      const std::string_view line = std::string_view(buffer_).substr(taken_, end - taken_);
+      line = std::string_view(buffer_).substr(taken_, end - taken_);
       taken_ = end + 1;
-      return line;
+      return true;
     }
     if (ended_) {
-      if (taken_ == buffer_.size()) return std::nullopt;
-      const std::string_view rest = std::string_view(buffer_).substr(taken_);
+      if (taken_ == buffer_.size()) return false;
+      line = std::string_view(buffer_).substr(taken_);
       taken_ = buffer_.size();
-      return rest;
+      return true;
     }
     buffer_.erase(0, taken_);
     taken_ = 0;
@@ -82,18 +82,19 @@ Error malformed(const char* operation) noexcept {
 
 std::optional<std::uint64_t> whole_number(std::string_view text, int base) noexcept {
   std::uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stopped, failure] = std::from_chars(text.data(), end, value, base);
+  const char* const begin = text.begin();
+  const char* const end = text.end();
+  const auto [stopped, failure] = std::from_chars(begin, end, value, base);
   if (failure != std::errc{} || stopped != end) return std::nullopt;
   return value;
 }
 
 std::string_view take_word(std::string_view& text) noexcept {
-  constexpr std::string_view blanks = " \t";
-  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
-  const std::string_view word = text.substr(0, text.find_first_of(blanks));
+  constexpr std::string_view kBlanks = " \t";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
   text.remove_prefix(word.size());
-  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
   return word;
 }
 

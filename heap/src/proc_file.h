@@ -25,8 +25,8 @@ class ProcFile {
 
   [[nodiscard]] int descriptor() const noexcept { return fd_; }
 
-  /// The next line without its end; nullopt at the end of the file. Valid until the next call.
-  [[nodiscard]] Result<std::optional<std::string_view>> next_line();
+  /// Gives the next line without its end, valid until the next call; false at the end of the file.
+  [[nodiscard]] Result<bool> next_line(std::string_view& line);
 
  private:
   ProcFile(int fd, const char* operation) noexcept : fd_(fd), operation_(operation) {}

@@ -125,10 +125,11 @@ Result<Smaps> read_smaps(const void* address, std::size_t length, const std::str
   if (!file) return std::unexpected(file.error());
   SmapsReader reader(address, length);
   for (;;) {
-    const Result<std::optional<std::string_view>> line = file->next_line();
-    if (!line) return std::unexpected(line.error());
-    if (!*line) break;
-    const Result<bool> more = reader.take(**line);
+    std::string_view line;
+    const Result<bool> got = file->next_line(line);
+    if (!got) return std::unexpected(got.error());
+    if (!*got) break;
+    const Result<bool> more = reader.take(line);
     if (!more) return std::unexpected(more.error());
     if (!*more) break;
   }
@@ -260,9 +261,9 @@ constexpr Counter kCounters[] = {
 Vmstat Vmstat::since(const Vmstat& before) const noexcept {
   Vmstat delta;
   for (const Counter& counter : kCounters) {
-    if (this->*counter.field && before.*counter.field) {
-      delta.*counter.field = *(this->*counter.field) - *(before.*counter.field);
-    }
+    const std::optional<std::uint64_t> now = this->*counter.field;
+    const std::optional<std::uint64_t> then = before.*counter.field;
+    if (now && then) delta.*counter.field = *now - *then;
   }
   return delta;
 }
@@ -273,16 +274,16 @@ Result<Vmstat> vmstat(const arch::SystemRoots& roots) {
   Vmstat counters;
   bool any = false;
   for (;;) {
-    const Result<std::optional<std::string_view>> line = file->next_line();
-    if (!line) return std::unexpected(line.error());
-    if (!*line) break;
-    std::string_view rest = **line;
+    std::string_view rest;
+    const Result<bool> got = file->next_line(rest);
+    if (!got) return std::unexpected(got.error());
+    if (!*got) break;
     const std::string_view name = take_word(rest);
     const std::optional<std::uint64_t> value = whole_number(rest);
     if (!value) return std::unexpected(malformed(kVmstat));
     any = true;
     for (const Counter& counter : kCounters) {
-      if (counter.name == name) counters.*counter.field = *value;
+      if (counter.name == name) counters.*counter.field = value;
     }
   }
   if (!any) return std::unexpected(malformed(kVmstat));
