@@ -19,10 +19,10 @@ enum class Mix : std::uint8_t { kAll, kLoadStore, kForced };
 
 /// 64 Ki words: they fit the second-level cache and defeat branch history.
 std::vector<std::uint32_t> words_of(Mix mix) {
-  constexpr std::size_t count = std::size_t{1} << 16U;
+  constexpr std::size_t kCount = std::size_t{1} << 16U;
   std::vector<std::uint32_t> words;
-  words.reserve(count);
-  for (std::uint64_t i = 1; words.size() < count; ++i) {
+  words.reserve(kCount);
+  for (std::uint64_t i = 1; words.size() < kCount; ++i) {
     auto word = static_cast<std::uint32_t>((i * 0x9e3779b97f4a7c15ULL) >> 32U);
     if (mix == Mix::kLoadStore) word = (word | 0x08000000U) & ~0x02000000U;
     if (mix == Mix::kForced) {
@@ -44,8 +44,8 @@ void run(benchmark::State& state, Predicate predicate) {
     benchmark::DoNotOptimize(found);
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(words.size()));
-  constexpr std::array<const char*, 3> names{"all", "load/store", "forced"};
-  state.SetLabel(names[static_cast<std::size_t>(state.range(0))]);
+  constexpr std::array<const char*, 3> kNames{"all", "load/store", "forced"};
+  state.SetLabel(kNames[static_cast<std::size_t>(state.range(0))]);
 }
 
 void is_forced_write(benchmark::State& state) {

@@ -96,7 +96,7 @@ struct Expected {
 };
 
 TEST(Classify, WidthOrderFaultAndDiscard) {
-  constexpr auto expected = std::to_array<Expected>({
+  constexpr auto kExpected = std::to_array<Expected>({
       {0x38e10002, 1, Order::kAcquireRelease, FirstFault::kForcedWrite, false},  // ldaddalb
       {0x78a10002, 2, Order::kAcquire, FirstFault::kForcedWrite, false},         // ldaddah
       {0xf861001f, 8, Order::kRelease, FirstFault::kForcedWrite, true},          // staddl
@@ -127,7 +127,7 @@ TEST(Classify, WidthOrderFaultAndDiscard) {
       {0xd50b7423, 0, Order::kRelaxed, FirstFault::kWrite, false},               // dc zva
       {0xd50b7743, 8, Order::kRelaxed, FirstFault::kGcs, false},                 // gcsss1
   });
-  for (const Expected& want : expected) {
+  for (const Expected& want : kExpected) {
     const MemoryAccess access = classify(want.word);
     const std::string where(format_mnemonic(want.word).view());
     ASSERT_TRUE(access) << std::hex << want.word;
@@ -140,7 +140,7 @@ TEST(Classify, WidthOrderFaultAndDiscard) {
 }
 
 TEST(Classify, UnallocatedOperandsAreNotTheInstruction) {
-  constexpr auto words = std::to_array<std::uint32_t>({
+  constexpr auto kWords = std::to_array<std::uint32_t>({
       0x08237c82,  // casp, Rs odd
       0x08227c83,  // casp, Rt odd
       0x88a20482,  // cas, Rt2 not ones
@@ -162,7 +162,7 @@ TEST(Classify, UnallocatedOperandsAreNotTheInstruction) {
       0x19c204a2,  // setp, Rs is Rd
       0x99220483,  // ldtadd with bit 31
   });
-  for (const std::uint32_t word : words) {
+  for (const std::uint32_t word : kWords) {
     EXPECT_FALSE(classify(word)) << std::hex << word << " " << format_mnemonic(word).view();
     EXPECT_FALSE(is_forced_write(word)) << std::hex << word;
   }
@@ -172,7 +172,7 @@ TEST(Classify, UnallocatedOperandsAreNotTheInstruction) {
 }
 
 TEST(Classify, ConstrainedUnpredictableWordsStayAndAreMarked) {
-  constexpr auto words = std::to_array<std::uint32_t>({
+  constexpr auto kWords = std::to_array<std::uint32_t>({
       0x19221082,  // ldclrp, Rt is Rt2
       0xc84f7c83,  // ldxr, bits 20:16 not ones
       0xc85f7883,  // ldxr, bits 14:10 not ones
@@ -181,7 +181,7 @@ TEST(Classify, ConstrainedUnpredictableWordsStayAndAreMarked) {
       0xc87f0c83,  // ldxp, Rt is Rt2
       0x99400883,  // ldiapp, Rs 0: valid, see below
   });
-  for (const std::uint32_t word : words) {
+  for (const std::uint32_t word : kWords) {
     const MemoryAccess access = classify(word);
     EXPECT_TRUE(access) << std::hex << word;
     EXPECT_EQ(access.constrained, word != 0x99400883U) << std::hex << word;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -245,19 +246,19 @@ std::size_t smallest_by_trial(std::uint32_t on, std::uint32_t free, unsigned bit
 
 TEST(Minimise, EqualsTrialOfAllCoversOnRandomFunctions) {
   // Bits far apart in the word, so that the order of variables matters.
-  constexpr unsigned places[] = {0, 9, 21, 30};
+  constexpr std::array<unsigned, 4> kPlaces{0, 9, 21, 30};
   std::mt19937 random(20260101);  // NOLINT(bugprone-random-generator-seed): the same every time
   for (int round = 0; round < 300; ++round) {
     const std::uint32_t on = random() & 0xffffU;
-    const std::uint32_t free = round % 3 == 0 ? 0 : random() & random() & 0xffffU & ~on;
+    const std::uint32_t free = round % 3 == 0 ? 0 : random() & (random() >> 7U) & 0xffffU & ~on;
     const auto terms_of = [&](std::uint32_t set) {
       std::vector<Term> terms;
       for (std::uint32_t point = 0; point < 16; ++point) {
         if (((set >> point) & 1U) == 0) continue;
         Term term;
         for (unsigned i = 0; i < 4; ++i) {
-          term.cube.mask |= 1U << places[i];
-          term.cube.value |= ((point >> i) & 1U) << places[i];
+          term.cube.mask |= 1U << kPlaces[i];
+          term.cube.value |= ((point >> i) & 1U) << kPlaces[i];
         }
         terms.push_back(term);
       }
@@ -270,7 +271,7 @@ TEST(Minimise, EqualsTrialOfAllCoversOnRandomFunctions) {
     EXPECT_EQ(cover->terms.size(), smallest_by_trial(on, free, 4)) << std::hex << on << " " << free;
     for (std::uint32_t point = 0; point < 16; ++point) {
       std::uint32_t word = 0;
-      for (unsigned i = 0; i < 4; ++i) word |= ((point >> i) & 1U) << places[i];
+      for (unsigned i = 0; i < 4; ++i) word |= ((point >> i) & 1U) << kPlaces[i];
       const bool wanted = ((on >> point) & 1U) != 0;
       const bool allowed = wanted || ((free >> point) & 1U) != 0;
       EXPECT_TRUE(cover->matches(word) ? allowed : !wanted);

@@ -145,13 +145,13 @@ TEST(Table, TheReadmeHoldsIt) {
   std::ifstream file(TOUCHSTONE_ARCH_README);
   ASSERT_TRUE(file) << TOUCHSTONE_ARCH_README;
   const std::string readme{std::istreambuf_iterator<char>(file), {}};
-  constexpr std::string_view begin = "<!-- table: begin -->\n";
-  constexpr std::string_view end = "<!-- table: end -->";
-  const std::size_t from = readme.find(begin);
-  const std::size_t to = readme.find(end);
+  constexpr std::string_view kBegin = "<!-- table: begin -->\n";
+  constexpr std::string_view kEnd = "<!-- table: end -->";
+  const std::size_t from = readme.find(kBegin);
+  const std::size_t to = readme.find(kEnd);
   ASSERT_NE(from, std::string::npos);
   ASSERT_NE(to, std::string::npos);
-  EXPECT_EQ(readme.substr(from + begin.size(), to - from - begin.size()), markdown_table())
+  EXPECT_EQ(readme.substr(from + kBegin.size(), to - from - kBegin.size()), markdown_table())
       << "put the output of `touchstone-opcheck table` between the markers";
 }
 
