@@ -4,11 +4,15 @@
 #ifndef TOUCHSTONE_ARCH_OPCHECK_COMMAND_H_
 #define TOUCHSTONE_ARCH_OPCHECK_COMMAND_H_
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <iosfwd>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
+
+// The whole of it is slow to compile.
+namespace CLI {
+class App;
+}
 
 namespace touchstone::arch::opcheck {
 
@@ -17,14 +21,14 @@ struct Console {
   std::istream& in;
   std::ostream& out;
   std::ostream& err;
-  /// A progress bar goes to `err`, and only where a person watches it.
-  bool err_is_terminal = false;
 };
 
 /// Exit codes: the answer is clean; the answer holds findings; part of the question was unusable.
 inline constexpr int kExitSuccess = 0;
 inline constexpr int kExitFindings = 1;
 inline constexpr int kExitBadUse = 2;
+/// A sweep that a signal stopped, as shells number SIGINT.
+inline constexpr int kExitInterrupted = 130;
 
 /// Runs the subcommand that was chosen and gives the exit code.
 using Action = std::function<int(Console&)>;
@@ -33,10 +37,15 @@ using Action = std::function<int(Console&)>;
 /// whole command line has been parsed. `chosen` outlives the parse.
 using RegisterCommand = void (*)(CLI::App& app, Action& chosen);
 
+void register_classify(CLI::App& app, Action& chosen);
+void register_sweep(CLI::App& app, Action& chosen);
+void register_masks(CLI::App& app, Action& chosen);
+void register_table(CLI::App& app, Action& chosen);
 void register_oracles(CLI::App& app, Action& chosen);
 
-/// Keys that open the JSON document of every subcommand: schema, version, tool.
-/// `schema_name` is "classify", "sweep" and so on; `schema_version` grows when a key changes
+/// Keys that open the JSON document of every subcommand: schema, version, tool. `schema_name` is
+/// "classify", "sweep" and so on, which makes the schema "touchstone.opcheck.classify";
+/// `schema_version` grows when a key changes
 /// its meaning or goes.
 [[nodiscard]] nlohmann::ordered_json json_header(std::string_view schema_name, int schema_version);
 

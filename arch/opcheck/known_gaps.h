@@ -1,46 +1,60 @@
 // SPDX-License-Identifier: MIT
+// What releases of the oracles are known to decode wrongly or not at all.
 #ifndef TOUCHSTONE_ARCH_OPCHECK_KNOWN_GAPS_H_
 #define TOUCHSTONE_ARCH_OPCHECK_KNOWN_GAPS_H_
 
-#include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
-/// Where a disassembler is known to differ from the table, and why. A disagreement outside these
-/// records is a finding; a record that no longer occurs is one too.
-namespace touchstone::opcheck {
+#include <touchstone/arch/a64/encodings.h>
 
-/// Which of the two calls the word an instruction of the table.
-enum class GapDirection : std::uint8_t {
-  kOracleAccepts,  ///< The oracle names it, the table does not.
-  kOracleRejects,  ///< The table names it, the oracle calls it undefined or something else.
+#include "oracle.h"
+#include "reading.h"
+
+namespace touchstone::arch::opcheck {
+
+/// How an oracle differs from the table.
+enum class GapKind : std::uint8_t {
+  kDecodesNothing,  ///< The table has the word, the oracle does not.
+  kNamesOther,      ///< Both have it, under names that differ.
+  kAccepts,         ///< The oracle names an access where the table has none.
 };
 
-/// One known difference: the words of the cube, for the versions of the oracle in
-/// [min_version, max_version].
+/// "decodes nothing", "names it otherwise" or "accepts it".
+[[nodiscard]] std::string_view to_string(GapKind kind);
+
+/// Which words of a gap's cube it is about.
+enum class GapCondition : std::uint8_t {
+  kAny,
+  /// Those that the rules mark as CONSTRAINED UNPREDICTABLE for their operands.
+  kConstrained,
+  /// Those of a load or store pair with write-back, one of whose registers is the base.
+  kPairOverlapsBase,
+};
+
+/// True where the condition holds of the word, whose rules say `constrained`.
+[[nodiscard]] bool holds(GapCondition condition, std::uint32_t word, bool constrained);
+
+/// A known gap of an oracle. It explains a disagreement over a word of `words` when the oracle's
+/// release is from `first` to `last`, both included.
 struct KnownGap {
-  std::uint32_t mask;
-  std::uint32_t value;
-  std::string_view oracle;  ///< "llvm", "capstone" or "objdump".
-  unsigned min_version;     ///< Major version; of objdump, major * 100 + minor.
-  unsigned max_version;
-  GapDirection direction;
+  OracleKind oracle = OracleKind::kCapstone;
+  OracleVersion first;
+  OracleVersion last;
+  a64::Cube words;
+  GapKind kind = GapKind::kDecodesNothing;
   std::string_view reason;
+  GapCondition condition = GapCondition::kAny;
+
+  [[nodiscard]] bool covers(OracleKind other, const OracleVersion& version) const {
+    return oracle == other && first <= version && version <= last;
+  }
 };
 
-inline constexpr unsigned kAnyVersion = ~0U;
+/// All that are known.
+[[nodiscard]] std::span<const KnownGap> known_gaps();
 
-inline constexpr auto kKnownGaps = std::to_array<KnownGap>({
-    {0xffa00000, 0xc9800000, "llvm", 22, kAnyVersion, GapDirection::kOracleAccepts,
-     "CAST: bits 14:10 are taken for should-be-ones; the manual has them fixed at 11111"},
-    {0xffa10001, 0x49800000, "llvm", 22, kAnyVersion, GapDirection::kOracleAccepts,
-     "CASPT: bits 14:10 are taken for should-be-ones; the manual has them fixed at 11111"},
-    {0xfb200fe0, 0x190007e0, "llvm", 15, kAnyVersion, GapDirection::kOracleAccepts,
-     "CPY*, SET*, SETG*: Rn 31 is taken; the manual leaves it UNDEFINED or NOP"},
-    {0xffff0fe0, 0x1ddf03e0, "llvm", 22, kAnyVersion, GapDirection::kOracleAccepts,
-     "SETGO*: Rn 31 is taken; the manual leaves it UNDEFINED or NOP"},
-});
-
-}  // namespace touchstone::opcheck
+}  // namespace touchstone::arch::opcheck
 
 #endif  // TOUCHSTONE_ARCH_OPCHECK_KNOWN_GAPS_H_

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
 #include <utility>

@@ -78,11 +78,18 @@ const Reading* ReadingTable::intern(std::string_view mnemonic, std::string_view 
     }
     key.add(operand_kind(operands.substr(start, position - start)));
   }
+  const std::size_t bracket = operands.rfind(']');
+  if (bracket != std::string_view::npos && bracket + 1 < operands.size() &&
+      (operands[bracket + 1] == '!' || operands[bracket + 1] == ',')) {
+    key.add('!');
+  }
   const std::string_view text = key.view();
   const auto known = readings_.find(text);
   if (known != readings_.end()) return &known->second;
   Reading reading{.mnemonic = std::string(text.substr(0, mnemonic_size)),
                   .operands = std::string(text.substr(mnemonic_size + 1))};
+  reading.access = parse_access_name(reading.mnemonic, reading.operands);
+  reading.plain = is_plain_access(reading.mnemonic);
   return &readings_.emplace(std::string(text), std::move(reading)).first->second;
 }
 

@@ -5,9 +5,12 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+
+#include "access_name.h"
 
 namespace touchstone::arch::opcheck {
 
@@ -18,8 +21,13 @@ struct Reading {
   /// zva".
   std::string mnemonic;
   /// One letter for each operand before the address: the register's kind (w, x, b, h, s, d, q, v,
-  /// z, p), or '#' for anything else. "ldadd w1, w2, [x0]" gives "ww".
+  /// z, p), or '#' for anything else; then '!' where the address is written back. "ldadd w1, w2,
+  /// [x0]" gives "ww".
   std::string operands;
+  /// The access that these name, where they name one of those that the table is about.
+  std::optional<AccessName> access = std::nullopt;
+  /// A load, store or prefetch that the table is not about.
+  bool plain = false;
 };
 
 /// Keeps each distinct reading of one oracle once. Not thread-safe.

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
+#include <CLI/CLI.hpp>
 #include <exception>
-#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include <touchstone/tools/command_line.h>
+#include <touchstone/tools/json_file.h>
 
 #include "command.h"
 
@@ -14,7 +19,7 @@ namespace {
 
 // One line per subcommand, in the order that --help shows.
 constexpr RegisterCommand kCommands[] = {
-    register_oracles,
+    register_classify, register_sweep, register_masks, register_table, register_oracles,
 };
 
 int run_checked(int argc, const char* const* argv, Console& console) {
@@ -26,14 +31,7 @@ int run_checked(int argc, const char* const* argv, Console& console) {
   app.footer("Exit status: 0 clean, 1 findings, 2 unusable input or arguments.");
   Action chosen;
   for (const RegisterCommand add : kCommands) add(app, chosen);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& success) {  // --help, --version
-    return app.exit(success, console.out, console.err);
-  } catch (const CLI::ParseError& error) {
-    report_error(console, fmt::format("{} (--help tells more)", error.what()));
-    return kExitBadUse;
-  }
+  if (const std::optional<int> code = tools::parse_command_line(app, argc, argv)) return *code;
   const int code = chosen(console);
   console.out.flush();
   if (!console.out) {
@@ -46,9 +44,10 @@ int run_checked(int argc, const char* const* argv, Console& console) {
 }  // namespace
 
 nlohmann::ordered_json json_header(std::string_view schema_name, int schema_version) {
-  return {{"schema", fmt::format("touchstone-opcheck.{}", schema_name)},
-          {"version", schema_version},
-          {"tool", "touchstone-opcheck " TOUCHSTONE_VERSION}};
+  auto document =
+      tools::json_document(fmt::format("touchstone.opcheck.{}", schema_name), schema_version);
+  document["tool"] = "touchstone-opcheck " TOUCHSTONE_VERSION;
+  return document;
 }
 
 void report_error(Console& console, std::string_view message) {
