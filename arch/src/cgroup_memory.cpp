@@ -77,8 +77,8 @@ struct Mount {
 };
 
 Result<std::vector<Mount>> mounts(const SystemRoots& roots, int version) {
-  constexpr const char* operation = "read self/mountinfo";
-  const Result<std::string> text = read_text(roots.proc + "/self/mountinfo", operation);
+  constexpr const char* kFile = "read self/mountinfo";
+  const Result<std::string> text = read_text(roots.proc + "/self/mountinfo", kFile);
   if (!text) return std::unexpected(text.error());
   std::vector<Mount> found;
   std::string_view lines = *text;
@@ -86,7 +86,7 @@ Result<std::vector<Mount>> mounts(const SystemRoots& roots, int version) {
     std::string_view line = take_until(lines, '\n');
     if (line.empty()) continue;
     const std::size_t dash = line.find(" - ");
-    if (dash == std::string_view::npos) return std::unexpected(malformed(operation));
+    if (dash == std::string_view::npos) return std::unexpected(malformed(kFile));
     std::string_view after = line.substr(dash + 3);
     const std::string_view type = take_until(after, ' ');
     take_until(after, ' ');  // the source
@@ -97,7 +97,7 @@ Result<std::vector<Mount>> mounts(const SystemRoots& roots, int version) {
     const std::string_view root = take_until(line, ' ');
     const std::string_view point = take_until(line, ' ');
     if (!root.starts_with('/') || !point.starts_with('/')) {
-      return std::unexpected(malformed(operation));
+      return std::unexpected(malformed(kFile));
     }
     found.push_back({unescaped(root), unescaped(point)});
   }
@@ -152,11 +152,12 @@ const Files& files(int version) {
 /// One level; nullopt where it has no limit.
 Result<std::optional<CgroupMemory>> read_level(int version, const std::string& directory) {
   const Files& names = files(version);
-  const Result<std::optional<std::uint64_t>> limit = read_limit(directory + names.limit);
-  if (!limit) return std::unexpected(limit.error());
-  if (!*limit) return std::nullopt;
+  const Result<std::optional<std::uint64_t>> read = read_limit(directory + names.limit);
+  if (!read) return std::unexpected(read.error());
+  const std::optional<std::uint64_t> limit = *read;
+  if (!limit) return std::nullopt;
 
-  CgroupMemory level{.version = version, .directory = directory, .limit = **limit};
+  CgroupMemory level{.version = version, .directory = directory, .limit = *limit};
   const Result<std::string> usage = read_text(directory + names.usage, kOperation);
   if (!usage) return std::unexpected(usage.error());
   const std::optional<std::uint64_t> used = parse_number(*usage);
@@ -183,25 +184,27 @@ bool charged_for_children(int version, const std::string& directory) {
 }  // namespace
 
 Result<std::optional<CgroupMemory>> cgroup_memory(const SystemRoots& roots) {
-  const Result<std::optional<Membership>> own = membership(roots);
-  if (!own) return std::unexpected(own.error());
-  if (!*own) return std::nullopt;
-  const int version = (*own)->version;
+  const Result<std::optional<Membership>> found = membership(roots);
+  if (!found) return std::unexpected(found.error());
+  const std::optional<Membership>& own = *found;
+  if (!own) return std::nullopt;
+  const int version = own->version;
   const Result<std::vector<Mount>> trees = mounts(roots, version);
   if (!trees) return std::unexpected(trees.error());
   if (trees->empty()) return std::unexpected(unavailable("not mounted"));
 
   for (const Mount& tree : *trees) {
-    std::optional<std::string> rest = below((*own)->path, tree.root);
+    std::optional<std::string> rest = below(own->path, tree.root);
     if (!rest) continue;
     const std::string top = roots.prefix + tree.point;
     if (!is_folder(top + *rest)) continue;
     std::optional<CgroupMemory> binding;
     for (;;) {
       const std::string directory = top + *rest;
-      const Result<std::optional<CgroupMemory>> level = read_level(version, directory);
-      if (!level) return std::unexpected(level.error());
-      if (*level && (!binding || (*level)->headroom() < binding->headroom())) binding = **level;
+      const Result<std::optional<CgroupMemory>> read = read_level(version, directory);
+      if (!read) return std::unexpected(read.error());
+      const std::optional<CgroupMemory>& level = *read;
+      if (level && (!binding || level->headroom() < binding->headroom())) binding = level;
       if (rest->empty()) break;
       rest->erase(rest->rfind('/'));
       if (!charged_for_children(version, top + *rest)) break;

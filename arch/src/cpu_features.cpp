@@ -123,10 +123,10 @@ CpuFeatures cpu_features() noexcept {
     }
   }
   if (__get_cpuid(0x80000008, &eax, &ebx, &ecx, &edx) != 0) leaves.leaf80000008_ebx = ebx;
-  constexpr std::uint32_t osxsave = 1U << 27;
-  if ((leaves.leaf1_ecx & osxsave) != 0) {
-    std::uint32_t low = 0;
-    std::uint32_t high = 0;
+  constexpr std::uint32_t kOsxsave = 1U << 27;
+  if ((leaves.leaf1_ecx & kOsxsave) != 0) {
+    std::uint32_t low = 0;   // NOLINT(misc-const-correctness): the assembler writes it
+    std::uint32_t high = 0;  // NOLINT(misc-const-correctness): the assembler writes it
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     leaves.xcr0 = std::uint64_t{high} << 32 | low;
   }
@@ -140,15 +140,15 @@ std::size_t zva_block_size() noexcept {
 #elif defined(__aarch64__)
 
 CpuFeatures cpu_features() noexcept {
-  constexpr unsigned long at_hwcap3 = 29;  // AT_HWCAP3, newer than the C libraries supported.
-  return features_of_hwcaps(::getauxval(AT_HWCAP), ::getauxval(AT_HWCAP2), ::getauxval(at_hwcap3));
+  constexpr unsigned long kAtHwcap3 = 29;  // AT_HWCAP3, newer than the C libraries supported.
+  return features_of_hwcaps(::getauxval(AT_HWCAP), ::getauxval(AT_HWCAP2), ::getauxval(kAtHwcap3));
 }
 
 std::size_t zva_block_size() noexcept {
   std::uint64_t dczid = 0;
   __asm__("mrs %0, dczid_el0" : "=r"(dczid));
-  constexpr std::uint64_t prohibited = 1U << 4;
-  return (dczid & prohibited) != 0 ? 0 : std::size_t{4} << (dczid & 0xf);
+  constexpr std::uint64_t kProhibited = 1U << 4;
+  return (dczid & kProhibited) != 0 ? 0 : std::size_t{4} << (dczid & 0xf);
 }
 
 #endif

@@ -79,11 +79,11 @@ std::size_t base_page_size() noexcept {
 }
 
 Result<std::size_t> pmd_size(const SystemRoots& roots) {
-  constexpr const char* operation = "read transparent_hugepage/hpage_pmd_size";
+  constexpr const char* kFile = "read transparent_hugepage/hpage_pmd_size";
   const Result<std::uint64_t> value =
-      read_number(roots.sys + kThpFolder + "/hpage_pmd_size", operation);
+      read_number(roots.sys + kThpFolder + "/hpage_pmd_size", kFile);
   if (!value) return std::unexpected(value.error());
-  if (!std::has_single_bit(*value)) return std::unexpected(malformed(operation));
+  if (!std::has_single_bit(*value)) return std::unexpected(malformed(kFile));
   return static_cast<std::size_t>(*value);
 }
 
@@ -116,35 +116,34 @@ Result<ThpDefrag> thp_defrag(const SystemRoots& roots) {
 }
 
 Result<bool> thp_uses_zero_page(const SystemRoots& roots) {
-  constexpr const char* operation = "read transparent_hugepage/use_zero_page";
-  const Result<std::uint64_t> value =
-      read_number(roots.sys + kThpFolder + "/use_zero_page", operation);
+  constexpr const char* kFile = "read transparent_hugepage/use_zero_page";
+  const Result<std::uint64_t> value = read_number(roots.sys + kThpFolder + "/use_zero_page", kFile);
   if (!value) return std::unexpected(value.error());
-  if (*value > 1) return std::unexpected(malformed(operation));
+  if (*value > 1) return std::unexpected(malformed(kFile));
   return *value == 1;
 }
 
 Result<std::vector<MthpSize>> mthp_sizes(const SystemRoots& roots) {
-  constexpr const char* operation = "read transparent_hugepage/hugepages-*kB/enabled";
-  constexpr std::string_view prefix = "hugepages-";
-  constexpr std::string_view suffix = "kB";
+  constexpr const char* kFile = "read transparent_hugepage/hugepages-*kB/enabled";
+  constexpr std::string_view kPrefix = "hugepages-";
+  constexpr std::string_view kSuffix = "kB";
   const std::string folder = roots.sys + kThpFolder;
   std::error_code failure;
   std::filesystem::directory_iterator entries(folder, failure);
   std::vector<MthpSize> sizes;
   for (; !failure && entries != std::filesystem::directory_iterator(); entries.increment(failure)) {
     const std::string name = entries->path().filename().string();
-    if (!name.starts_with(prefix)) continue;
+    if (!name.starts_with(kPrefix)) continue;
     std::string_view digits = name;
-    digits.remove_prefix(prefix.size());
-    if (!digits.ends_with(suffix)) return std::unexpected(malformed(operation));
-    digits.remove_suffix(suffix.size());
+    digits.remove_prefix(kPrefix.size());
+    if (!digits.ends_with(kSuffix)) return std::unexpected(malformed(kFile));
+    digits.remove_suffix(kSuffix.size());
     const std::optional<std::uint64_t> kilobytes = parse_number(digits);
     if (!kilobytes || *kilobytes == 0 || *kilobytes > (SIZE_MAX >> 10)) {
-      return std::unexpected(malformed(operation));
+      return std::unexpected(malformed(kFile));
     }
     const Result<MthpMode> mode =
-        read_mode(folder + "/" + name + "/enabled", operation, kMthpModes);
+        read_mode((entries->path() / "enabled").string(), kFile, kMthpModes);
     // Sizes that only shared memory may have carry no file for anonymous memory.
     if (!mode && mode.error().system_errno == ENOENT) continue;
     if (!mode) return std::unexpected(mode.error());
@@ -152,7 +151,7 @@ Result<std::vector<MthpSize>> mthp_sizes(const SystemRoots& roots) {
   }
   if (failure) {
     return std::unexpected(Error{
-        .code = ErrorCode::kUnavailable, .operation = operation, .system_errno = failure.value()});
+        .code = ErrorCode::kUnavailable, .operation = kFile, .system_errno = failure.value()});
   }
   std::ranges::sort(sizes, {}, &MthpSize::bytes);
   return sizes;
@@ -184,35 +183,35 @@ Result<KernelVersion> parse_kernel_version(std::string_view release) {
 }
 
 Result<KernelVersion> kernel_version(const SystemRoots& roots) {
-  constexpr const char* operation = "read sys/kernel/osrelease";
-  Result<std::string> text = read_text(roots.proc + "/sys/kernel/osrelease", operation);
+  constexpr const char* kFile = "read sys/kernel/osrelease";
+  Result<std::string> text = read_text(roots.proc + "/sys/kernel/osrelease", kFile);
   utsname names{};
   if (!text && roots.proc == SystemRoots{}.proc && ::uname(&names) == 0) text = names.release;
   if (!text) return std::unexpected(text.error());
   Result<KernelVersion> version = parse_kernel_version(*text);
-  if (!version) return std::unexpected(malformed(operation));
+  if (!version) return std::unexpected(malformed(kFile));
   return version;
 }
 
 unsigned usable_cpus() noexcept {
   // The kernel refuses a mask smaller than its own; 8192 is the most that Linux can be built for.
-  constexpr int most = 8192;
-  cpu_set_t* const set = CPU_ALLOC(most);
+  constexpr int kMost = 8192;
+  cpu_set_t* const set = CPU_ALLOC(kMost);
   if (set == nullptr) return 1;
-  const std::size_t size = CPU_ALLOC_SIZE(most);
+  const std::size_t size = CPU_ALLOC_SIZE(kMost);
   const int count = ::sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 1;
   CPU_FREE(set);
   return static_cast<unsigned>(std::max(count, 1));
 }
 
 Result<std::uint64_t> available_memory(const SystemRoots& roots) {
-  constexpr const char* operation = "read meminfo";
-  const Result<std::string> text = read_text(roots.proc + "/meminfo", operation);
+  constexpr const char* kFile = "read meminfo";
+  const Result<std::string> text = read_text(roots.proc + "/meminfo", kFile);
   if (!text) return std::unexpected(text.error());
   const std::optional<std::uint64_t> available = number_of_key(*text, "MemAvailable");
   const std::optional<std::uint64_t> swap = number_of_key(*text, "SwapFree");
   if (!available || !swap || *available > UINT64_MAX - *swap) {
-    return std::unexpected(malformed(operation));
+    return std::unexpected(malformed(kFile));
   }
   return *available + *swap;
 }
@@ -225,11 +224,10 @@ Result<std::size_t> max_map_count(const SystemRoots& roots) {
 }
 
 Result<int> overcommit_mode(const SystemRoots& roots) {
-  constexpr const char* operation = "read sys/vm/overcommit_memory";
-  const Result<std::uint64_t> value =
-      read_number(roots.proc + "/sys/vm/overcommit_memory", operation);
+  constexpr const char* kFile = "read sys/vm/overcommit_memory";
+  const Result<std::uint64_t> value = read_number(roots.proc + "/sys/vm/overcommit_memory", kFile);
   if (!value) return std::unexpected(value.error());
-  if (*value > 2) return std::unexpected(malformed(operation));
+  if (*value > 2) return std::unexpected(malformed(kFile));
   return static_cast<int>(*value);
 }
 

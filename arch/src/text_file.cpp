@@ -57,8 +57,9 @@ std::string_view trimmed(std::string_view text) noexcept {
 std::optional<std::uint64_t> parse_number(std::string_view text) noexcept {
   text = trimmed(text);
   std::uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stopped, failure] = std::from_chars(text.data(), end, value);
+  const char* const begin = text.begin();
+  const char* const end = text.end();
+  const auto [stopped, failure] = std::from_chars(begin, end, value);
   if (failure != std::errc{} || stopped != end || text.empty()) return std::nullopt;
   return value;
 }

@@ -212,6 +212,60 @@ inline constexpr Dispatch kDispatch = [] {
   return FirstFault::kNotListed;
 }
 
+/// What the registers of a forced write must be, besides what its key says.
+inline constexpr unsigned kNeedsKey = 1U;
+inline constexpr unsigned kNeedsEven = 2U;  ///< Rt and Rs are even.
+inline constexpr unsigned kNeedsNo31 = 4U;  ///< Neither Rt nor Rs is 31.
+inline constexpr unsigned kNeedsRt31 = 8U;  ///< Rt is 31.
+/// No row is to need this; a static_assert sees to it.
+inline constexpr unsigned kNeedsMore = 128U;
+
+[[nodiscard]] constexpr unsigned needs_of(const Encoding& row) noexcept {
+  unsigned needs = kNeedsKey;
+  switch (row.cube.mask & 0x001f001fU) {
+    case 0:
+      break;
+    case 0x00010001U:
+      needs |= row.cube.value & 0x00010001U ? kNeedsMore : kNeedsEven;
+      break;
+    case 0x0000001fU:
+      needs |= (row.cube.value & 31U) == 31U ? kNeedsRt31 : kNeedsMore;
+      break;
+    default:
+      needs |= kNeedsMore;
+      break;
+  }
+  if (row.excluded == (Operands::kRtIs31 | Operands::kRsIs31)) {
+    needs |= kNeedsNo31;
+  } else if (row.excluded != Operands::kNone) {
+    needs |= kNeedsMore;
+  }
+  return needs;
+}
+
+/// What is needed of the words of each key to be a forced write; 0 where none is.
+inline constexpr auto kForcedWriteKeys = [] {
+  std::array<std::uint8_t, std::size_t{1} << kKeyBits> keys{};
+  for (const Encoding& row : kEncodings) {
+    if (row.kind != Kind::kReadModifyWrite) continue;
+    const std::uint32_t value = key_of(row.cube.value);
+    const std::uint32_t free = ~key_of(row.cube.mask) & ((1U << kKeyBits) - 1);
+    std::uint32_t part = 0;
+    do {
+      std::uint8_t& key = keys[value | part];
+      key = static_cast<std::uint8_t>(key == 0 ? needs_of(row) : kNeedsMore);
+      part = (part - free) & free;
+    } while (part != 0);
+  }
+  return keys;
+}();
+static_assert([] {
+  for (const std::uint8_t needs : kForcedWriteKeys) {
+    if ((needs & kNeedsMore) != 0) return false;
+  }
+  return true;
+}());
+
 /// The options of CPY*, by bits 15:12, and of SET*, by bits 13:12.
 inline constexpr std::array<std::string_view, 16> kCopyOptions{
     "",   "wt",   "rt",   "t",   "wn", "wtwn", "rtwn", "twn",
@@ -243,8 +297,14 @@ inline constexpr std::array<std::string_view, 4> kSetOptions{"", "t", "n", "tn"}
 /// read-modify-writes. Unallocated words are false; words that are CONSTRAINED UNPREDICTABLE but
 /// may access memory are true.
 [[nodiscard]] constexpr bool is_forced_write(std::uint32_t word) noexcept {
-  const Encoding* row = detail::find(word);
-  return row != nullptr && row->kind == Kind::kReadModifyWrite;
+  if (!detail::in_load_store_space(word)) return false;
+  const unsigned needs = detail::kForcedWriteKeys[detail::key_of(word)];
+  const unsigned odd = (word | (word >> 16U)) & 1U;
+  const unsigned rt_31 = ((word & 31U) + 1U) >> 5U;
+  const unsigned rs_31 = (((word >> 16U) & 31U) + 1U) >> 5U;
+  const unsigned lacks = odd * detail::kNeedsEven | (rt_31 | rs_31) * detail::kNeedsNo31 |
+                         (rt_31 ^ 1U) * detail::kNeedsRt31;
+  return needs != 0 && (needs & lacks) == 0;
 }
 
 /// True for the load-exclusives (LDXR, LDAXR, LDXP, LDAXP, LDTXR, LDATXR): the read that a
