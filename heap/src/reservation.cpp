@@ -17,8 +17,7 @@
 #include <touchstone/heap/reservation.h>
 #include <touchstone/heap/system_calls.h>
 
-#include "exact_prefix.h"
-#include "interval_set.h"
+#include "address_range.h"
 
 #ifndef MAP_HUGE_SHIFT
 #define MAP_HUGE_SHIFT 26
@@ -29,35 +28,6 @@ namespace touchstone::heap {
 namespace {
 
 constexpr std::size_t kLongestName = 79;  // Documentation/filesystems/proc.rst: 80 with the NUL.
-
-std::uintptr_t address_of(const void* pointer) noexcept {
-  return reinterpret_cast<std::uintptr_t>(pointer);
-}
-
-Interval interval_of(MemoryRange range) noexcept {
-  return {address_of(range.data()), address_of(range.data()) + range.size()};
-}
-
-std::unexpected<Error> failure(ErrorCode code, const char* operation, MemoryRange range,
-                               int system_errno, std::size_t progress,
-                               const char* detail = "") noexcept {
-  return std::unexpected(Error{.code = code,
-                               .operation = operation,
-                               .address = address_of(range.data()),
-                               .length = range.size(),
-                               .system_errno = system_errno,
-                               .progress = progress,
-                               .detail = detail});
-}
-
-std::unexpected<Error> failure(const char* operation, MemoryRange range, const Prefix& prefix,
-                               const char* detail = "") noexcept {
-  return failure(code_of_errno(prefix.error), operation, range, prefix.error, prefix.done, detail);
-}
-
-std::unexpected<Error> no_room(const char* operation, MemoryRange range) noexcept {
-  return failure(ErrorCode::kOutOfMemory, operation, range, 0, 0, "no memory for bookkeeping");
-}
 
 int flags_of(Protection protection) noexcept {
   switch (protection) {
@@ -174,7 +144,7 @@ Result<MemoryRange> map_aligned(std::size_t size, std::size_t alignment) noexcep
     int error = retried([&] { return calls.munmap(range.data(), range.size()); });
     if (error != 0) error = retried([&] { return calls.munmap(range.data(), range.size()); });
     if (error == 0) return {};
-    return failure(code_of_errno(error), "munmap", range, error, 0, "stays mapped");
+    return range_failure(code_of_errno(error), "munmap", range, error, 0, "stays mapped");
   };
   if (Result<> gone = unmapped({static_cast<std::byte*>(mapped), size}); !gone) {
     return std::unexpected(gone.error());
@@ -240,23 +210,15 @@ struct Reservation::State {
 
   /// Whether a verb may work on the range.
   [[nodiscard]] Result<> check(const char* operation, MemoryRange given) const noexcept {
+    if (Result<> fine = check_pages(operation, given, page); !fine) return fine;
     const std::uintptr_t begin = address_of(given.data());
-    if (given.empty()) {
-      return failure(ErrorCode::kInvalidArgument, operation, given, 0, 0, "length is 0");
-    }
-    if (begin + given.size() < begin) {
-      return failure(ErrorCode::kOverflow, operation, given, 0, 0, "address plus length wraps");
-    }
-    if (begin % page != 0 || given.size() % page != 0) {
-      return failure(ErrorCode::kMisaligned, operation, given, 0, 0,
-                     "address or length is not a multiple of the page size");
-    }
     if (begin < address_of(base) + unmapped || begin + given.size() > address_of(base) + size) {
-      return failure(ErrorCode::kOutOfRange, operation, given, 0, 0, "not within the reservation");
+      return range_failure(ErrorCode::kOutOfRange, operation, given, 0, 0,
+                           "not within the reservation");
     }
     if (foreign()) {
-      return failure(ErrorCode::kFrozen, operation, given, 0, 0,
-                     "the child has no part in this reservation");
+      return range_failure(ErrorCode::kFrozen, operation, given, 0, 0,
+                           "the child has no part in this reservation");
     }
     return {};
   }
@@ -284,10 +246,10 @@ struct Reservation::State {
     if (!prefer && unknown) return {};
     const char* operation = prefer ? "madvise(MADV_HUGEPAGE)" : "madvise(MADV_NOHUGEPAGE)";
     if (unknown) {
-      return failure(ErrorCode::kUnsupported, operation, range, EINVAL, 0,
-                     "no transparent huge pages for this memory");
+      return range_failure(ErrorCode::kUnsupported, operation, range, EINVAL, 0,
+                           "no transparent huge pages for this memory");
     }
-    return failure(operation, range, prefix);
+    return range_failure(operation, range, prefix);
   }
 
   /// What fork() does with the whole reservation.
@@ -298,10 +260,10 @@ struct Reservation::State {
     if (prefix.error == 0) return {};
     const char* operation = wipe ? "madvise(MADV_WIPEONFORK)" : "madvise(MADV_DONTFORK)";
     if (prefix.error == EINVAL) {
-      return failure(ErrorCode::kUnsupported, operation, range(), EINVAL, prefix.done,
-                     "not for this memory on this kernel");
+      return range_failure(ErrorCode::kUnsupported, operation, range(), EINVAL, prefix.done,
+                           "not for this memory on this kernel");
     }
-    return failure(operation, range(), prefix);
+    return range_failure(operation, range(), prefix);
   }
 
   /// Lays hugetlb pages over the reserved addresses. Their pool must hold all of them now: a touch
@@ -335,8 +297,8 @@ Result<> Reservation::State::unmap() noexcept {
       const int error =
           retried([&] { return system_calls().munmap(base + unmapped, gap_end - unmapped); });
       if (error != 0) {
-        return failure(code_of_errno(error), kOperation, range(), error, unmapped,
-                       "the rest stays mapped");
+        return range_failure(code_of_errno(error), kOperation, range(), error, unmapped,
+                             "the rest stays mapped");
       }
     }
     unmapped = last ? size : std::max(unmapped, next_sealed->end - address_of(base));
@@ -345,8 +307,8 @@ Result<> Reservation::State::unmap() noexcept {
   size = 0;
   committed.clear();
   if (sealed.intervals().empty()) return {};
-  return failure(ErrorCode::kNotPermitted, kOperation, range_of(sealed.intervals().front()), 0, 0,
-                 "sealed: stays mapped until the process ends");
+  return range_failure(ErrorCode::kNotPermitted, kOperation, range_of(sealed.intervals().front()),
+                       0, 0, "sealed: stays mapped until the process ends");
 }
 
 Reservation::Reservation() noexcept = default;
@@ -417,7 +379,7 @@ Result<Commitment> Reservation::commit(MemoryRange given) noexcept {
   bool zeroed = false;
   {
     const std::lock_guard lock(state_->mutex);
-    if (!state_->committed.claim()) return no_room(kOperation, given);
+    if (!state_->committed.claim()) return no_bookkeeping(kOperation, given);
     zeroed = !state_->committed.intersects(interval);
   }
   const Prefix prefix = state_->set_protection(given, PROT_READ | PROT_WRITE);
@@ -425,7 +387,7 @@ Result<Commitment> Reservation::commit(MemoryRange given) noexcept {
     const std::lock_guard lock(state_->mutex);
     state_->committed.insert({interval.begin, interval.begin + prefix.done});
   }
-  if (prefix.error != 0) return failure(kOperation, given, prefix);
+  if (prefix.error != 0) return range_failure(kOperation, given, prefix);
   return Commitment{.zeroed = zeroed};
 }
 
@@ -436,7 +398,7 @@ Result<> Reservation::uncommit(MemoryRange given) noexcept {
   const Interval interval = interval_of(given);
   {
     const std::lock_guard lock(state_->mutex);
-    if (!state_->committed.claim()) return no_room("uncommit", given);
+    if (!state_->committed.claim()) return no_bookkeeping("uncommit", given);
   }
   // Memory first: where vm.max_map_count forbids to revoke access, it is still given back.
   const Prefix given_back = state_->advise(given, MADV_DONTNEED);
@@ -449,9 +411,9 @@ Result<> Reservation::uncommit(MemoryRange given) noexcept {
     state_->committed.erase({interval.begin, interval.begin + revoked.done});
   }
   if (revoked.error != 0) {
-    return failure(kRevoke, given, revoked, "the rest is given back but still accessible");
+    return range_failure(kRevoke, given, revoked, "the rest is given back but still accessible");
   }
-  if (given_back.error != 0) return failure(kGiveBack, given, given_back);
+  if (given_back.error != 0) return range_failure(kGiveBack, given, given_back);
   return {};
 }
 
@@ -461,13 +423,13 @@ Result<> Reservation::discard(MemoryRange given, DiscardPolicy policy) noexcept 
   if (policy == DiscardPolicy::kLazily) {
     const Prefix lazily = state_->advise(given, MADV_FREE);
     if (lazily.error == 0) return {};
-    if (lazily.error != EINVAL) return failure("madvise(MADV_FREE)", given, lazily);
+    if (lazily.error != EINVAL) return range_failure("madvise(MADV_FREE)", given, lazily);
     done = lazily.done;
   }
   Prefix at_once = state_->advise(given.subspan(done), MADV_DONTNEED);
   if (at_once.error == 0) return {};
   at_once.done += done;
-  return failure("madvise(MADV_DONTNEED)", given, at_once);
+  return range_failure("madvise(MADV_DONTNEED)", given, at_once);
 }
 
 Result<> Reservation::protect(MemoryRange given, Protection protection) noexcept {
@@ -476,11 +438,12 @@ Result<> Reservation::protect(MemoryRange given, Protection protection) noexcept
   {
     const std::lock_guard lock(state_->mutex);
     if (!state_->committed.contains(interval_of(given))) {
-      return failure(ErrorCode::kInvalidArgument, kOperation, given, 0, 0, "not all is committed");
+      return range_failure(ErrorCode::kInvalidArgument, kOperation, given, 0, 0,
+                           "not all is committed");
     }
   }
   const Prefix prefix = state_->set_protection(given, flags_of(protection));
-  if (prefix.error != 0) return failure(kOperation, given, prefix);
+  if (prefix.error != 0) return range_failure(kOperation, given, prefix);
   return {};
 }
 
@@ -490,7 +453,7 @@ Result<> Reservation::seal(MemoryRange given) noexcept {
   const Interval interval = interval_of(given);
   {
     const std::lock_guard lock(state_->mutex);
-    if (!state_->sealed.claim()) return no_room(kOperation, given);
+    if (!state_->sealed.claim()) return no_bookkeeping(kOperation, given);
   }
   const Prefix prefix = exact_prefix(
       given.data(), given.size(), state_->page,
@@ -500,10 +463,10 @@ Result<> Reservation::seal(MemoryRange given) noexcept {
     state_->sealed.insert({interval.begin, interval.begin + prefix.done});
   }
   if (prefix.error == ENOSYS) {
-    return failure(ErrorCode::kUnsupported, kOperation, given, ENOSYS, prefix.done,
-                   "needs Linux 6.10");
+    return range_failure(ErrorCode::kUnsupported, kOperation, given, ENOSYS, prefix.done,
+                         "needs Linux 6.10");
   }
-  if (prefix.error != 0) return failure(kOperation, given, prefix);
+  if (prefix.error != 0) return range_failure(kOperation, given, prefix);
   return {};
 }
 
@@ -511,18 +474,18 @@ Result<> Reservation::rename(MemoryRange given, const char* name) noexcept {
   constexpr const char* kOperation = "prctl(PR_SET_VMA_ANON_NAME)";
   if (Result<> fine = check(kOperation, given); !fine) return fine;
   if (name != nullptr && !acceptable_name(name)) {
-    return failure(ErrorCode::kInvalidArgument, kOperation, given, 0, 0,
-                   "name is longer than 79 or has a character that the kernel refuses");
+    return range_failure(ErrorCode::kInvalidArgument, kOperation, given, 0, 0,
+                         "name is longer than 79 or has a character that the kernel refuses");
   }
   const Prefix prefix = exact_prefix(given.data(), given.size(), state_->page,
                                      [name](std::byte* start, std::size_t length) {
                                        return system_calls().set_vma_name(start, length, name);
                                      });
   if (prefix.error == EINVAL && prefix.done == 0) {
-    return failure(ErrorCode::kUnsupported, kOperation, given, EINVAL, 0,
-                   "needs CONFIG_ANON_VMA_NAME");
+    return range_failure(ErrorCode::kUnsupported, kOperation, given, EINVAL, 0,
+                         "needs CONFIG_ANON_VMA_NAME");
   }
-  if (prefix.error != 0) return failure(kOperation, given, prefix);
+  if (prefix.error != 0) return range_failure(kOperation, given, prefix);
   return {};
 }
 
@@ -530,8 +493,8 @@ Result<> Reservation::advise_huge_pages(MemoryRange given, HugePages huge_pages)
   constexpr const char* kOperation = "advise_huge_pages";
   if (Result<> fine = check(kOperation, given); !fine) return fine;
   if (huge_pages == HugePages::kDefault) {
-    return failure(ErrorCode::kInvalidArgument, kOperation, given, 0, 0,
-                   "the default cannot be had back");
+    return range_failure(ErrorCode::kInvalidArgument, kOperation, given, 0, 0,
+                         "the default cannot be had back");
   }
   return state_->advise_huge_pages(given, huge_pages);
 }
@@ -542,7 +505,7 @@ Result<> Reservation::destroy() noexcept {
 
 Result<> Reservation::check(const char* operation, MemoryRange given) const noexcept {
   if (state_ != nullptr) return state_->check(operation, given);
-  return failure(ErrorCode::kOutOfRange, operation, given, 0, 0, "nothing is reserved");
+  return range_failure(ErrorCode::kOutOfRange, operation, given, 0, 0, "nothing is reserved");
 }
 
 MemoryRange Reservation::range() const noexcept {
