@@ -81,6 +81,7 @@ constexpr SystemCalls kKernel{
       return static_cast<int>(::syscall(SYS_sched_setaffinity, 0, size, mask));
     },
     .sigaction = ::sigaction,
+    .sigaltstack = ::sigaltstack,
 };
 
 constinit std::atomic<const SystemCalls*> in_force{&kKernel};

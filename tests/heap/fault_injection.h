@@ -45,6 +45,7 @@ enum class Call : std::uint8_t {
   kGetrusage,
   kMincore,
   kCreateThread,
+  kSigaltstack,
 };
 
 /// A call that was made: what the code under test asked for and what it was told.
@@ -287,6 +288,11 @@ class FaultInjection {
         return error != 0 ? -1 : 0;
       });
       return result == 0 ? 0 : errno;
+    };
+    table.sigaltstack = [](const stack_t* stack, stack_t* old_stack) -> int {
+      return static_cast<int>(active->run({.call = Call::kSigaltstack}, [&](std::size_t) -> long {
+        return kernel_calls().sigaltstack(stack, old_stack);
+      }));
     };
     return table;
   }

@@ -6,12 +6,12 @@
 #include <cstdint>
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
 #include <touchstone/arch/export.h>
 
-struct sigaction;
 struct rlimit;
 struct rusage;
 
@@ -52,6 +52,7 @@ struct SystemCalls {
   int (*get_affinity)(std::size_t size, unsigned long* mask);
   int (*set_affinity)(std::size_t size, const unsigned long* mask);
   int (*sigaction)(int signal, const struct ::sigaction* action, struct ::sigaction* old_action);
+  int (*sigaltstack)(const stack_t* stack, stack_t* old_stack);
 };
 
 /// The kernel itself. Constant; thread-safe.
