@@ -11,8 +11,10 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <touchstone/arch/machine.h>
 #include <touchstone/heap/discard.h>
 #include <touchstone/heap/reservation.h>
+#include <touchstone/heap/residency.h>
 
 #include "fault_injection.h"
 #include "memory_probe.h"
@@ -454,6 +456,30 @@ TEST(BatchedDiscard, WholeGranulesOnly) {
   EXPECT_EQ(done->bytes, 16 * page);
   EXPECT_EQ(done->kept_bytes, (10 + 7 + 2 + 15 + 8 + 1 - 16) * page);
   EXPECT_EQ(done->range, ranges.size());
+}
+
+TEST(BatchedDiscard, WholeHugePagesOnlySplitsNone) {
+  const std::size_t pmd = arch::geometry().pmd;
+  Result<Reservation> memory =
+      Reservation::reserve({.size = 2 * pmd, .alignment = pmd, .huge_pages = HugePages::kPrefer});
+  if (!memory || !memory->commit(memory->range())) GTEST_SKIP() << "no huge pages here";
+  const auto huge_bytes = [&] {
+    const Result<Smaps> now = smaps(memory->data(), memory->size());
+    return now ? now->anon_huge_pages : 0;
+  };
+  const std::array most{memory->range().first(pmd + pmd / 2)};
+  std::memset(memory->data(), 7, memory->size());
+  if (huge_bytes() != 2 * pmd) GTEST_SKIP() << "the kernel gave no huge pages";
+  BatchedDiscard whole({.granule = pmd});
+  const Result<DiscardProgress> done = whole.discard(most);
+  ASSERT_TRUE(ok(done));
+  EXPECT_EQ(done->bytes, pmd);
+  EXPECT_EQ(done->kept_bytes, pmd / 2);
+  EXPECT_EQ(huge_bytes(), pmd) << "the second is whole";
+  // Against which, without a granule, the second is split.
+  BatchedDiscard every_page;
+  ASSERT_TRUE(ok(every_page.discard(most)));
+  EXPECT_EQ(huge_bytes(), 0U);
 }
 
 TEST(BatchedDiscard, AFailureWithinAGranuleResumesWithinIt) {
