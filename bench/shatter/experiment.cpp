@@ -151,9 +151,8 @@ Row summarise(const Case& what, const Settings& settings,
       samples, [&](const Sample& s) { return relative(s.nontemporal_seconds, s.seconds); });
   row.minor_faults = static_cast<std::uint64_t>(
       median_of(samples, [](const Sample& s) { return s.minor_faults; }));
-  if (row.last.bytes > 0) {
-    row.faults_per_page = static_cast<double>(row.minor_faults) /
-                          static_cast<double>(row.last.bytes / settings.geometry.base_page);
+  if (const std::size_t pages = row.last.bytes / settings.geometry.base_page; pages > 0) {
+    row.faults_per_page = static_cast<double>(row.minor_faults) / static_cast<double>(pages);
   }
   row.huge_bytes =
       std::min_element(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) {

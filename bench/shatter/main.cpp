@@ -126,7 +126,9 @@ shatter::Settings settings_of(const Options& options, const arch::Machine& machi
     }
   } else {
     for (const std::string& name : options.strategies) {
-      settings.strategies.push_back(*heap::parse_pretouch_strategy(name));
+      if (const auto strategy = heap::parse_pretouch_strategy(name)) {
+        settings.strategies.push_back(*strategy);
+      }
     }
     if (options.emulate_arm64) {
       settings.strategies.push_back(heap::PretouchStrategy::kLoadThenStore);

@@ -17,7 +17,6 @@
 namespace touchstone::tools {
 namespace {
 
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
