@@ -73,30 +73,32 @@ use_compiler() {
   fi
 }
 
+apt_folder=/etc/apt
 # The source file that .ci/deps adds where a release's own packages are too old.
-extra_source=/etc/apt/sources.list.d/touchstone.sources
+extra_source=$apt_folder/sources.list.d/touchstone.sources
 
 # own_source SUITE...: prints "URI<tab>options" of the machine's own apt source for the first of these
 # suites that it has; options are deb822 lines. Reads both forms of source files, but not extra_source.
 own_source() {
-  local file uri="" suites="" signed="" types="" line
-  for file in /etc/apt/sources.list.d/*.sources; do
+  local file uri="" suites="" signed="" types="" disabled=false line
+  for file in "$apt_folder"/sources.list.d/*.sources; do
     [[ -e $file && $file != "$extra_source" ]] || continue
     while IFS= read -r line || [[ -n $line ]]; do
       case $line in
         '#'*) ;;
         Types:*) types=${line#*:} ;;
+        Enabled:*no*) disabled=true ;;
         URIs:*) uri=${line#*:} ;;
         Suites:*) suites=${line#*:} ;;
         Signed-By:*) signed=${line#*:} ;;
         '')
-          own_source_matches "$@" && return 0
-          uri="" suites="" signed="" types=""
+          ! $disabled && own_source_matches "$@" && return 0
+          uri="" suites="" signed="" types="" disabled=false
           ;;
       esac
     done < <(cat "$file" && echo)
   done
-  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+  for file in "$apt_folder"/sources.list "$apt_folder"/sources.list.d/*.list; do
     [[ -e $file ]] || continue
     while IFS= read -r line || [[ -n $line ]]; do
       if [[ $line =~ ^deb[[:space:]]+(\[([^]]*)\][[:space:]]+)?([^[:space:]]+)[[:space:]]+([^[:space:]]+)[[:space:]]+main ]]; then
