@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <ctime>
 #include <mutex>
 #include <utility>
 
@@ -26,15 +25,12 @@ constexpr std::size_t kScratch = std::size_t{4} << 20;
 constexpr unsigned kRounds = 3;
 /// Huge pages above this size are tried once: clearing them takes long.
 constexpr std::size_t kMaxRepeated = std::size_t{16} << 20;
-/// A later candidate must be this much faster than an earlier one to be picked.
-constexpr double kClearlyFaster = 0.97;
-
-/// CPU time of this thread, which other processes do not lengthen.
-double thread_seconds() noexcept {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+/// A later candidate must be this much faster than an earlier one to be picked, and then also win
+/// this many of that many direct matches: on a busy machine the order of two times is a matter of
+/// chance.
+constexpr double kClearlyFaster = 0.95;
+constexpr unsigned kMatches = 9;
+constexpr unsigned kWins = 8;
 
 /// A mapping of its own between two guards, so that smaps tells of it alone.
 class Scratch {
@@ -112,9 +108,8 @@ PretouchTrial try_once(PretouchStrategy strategy, HugePageAdvice advice, std::si
   const Toucher toucher(kernel, geometry, probe, true);
   toucher.warm_up(strategy);
   Toucher::Piece piece{.begin = scratch->begin(), .length = length};
-  const double start = thread_seconds();
   toucher.touch(strategy, piece, [] { return false; });
-  trial.seconds = thread_seconds() - start;
+  trial.seconds = piece.cpu_seconds;
   trial.error = piece.error;
   trial.minor_faults = piece.faults_known ? piece.faults.minor : 0;
   const Result<Smaps> map = smaps(scratch->begin(), length);
@@ -158,6 +153,22 @@ bool better(const PretouchTrial& a, const PretouchTrial& b) noexcept {
   return a.seconds < b.seconds * kClearlyFaster;
 }
 
+/// Whether `a` beats `b` in nearly all of some direct matches, each going first in turn.
+template <typename Try>
+bool wins(PretouchStrategy a, PretouchStrategy b, const Try& again) {
+  unsigned won = 0;
+  for (unsigned match = 0; match < kMatches; ++match) {
+    double seconds_a = 0;
+    double seconds_b = 0;
+    if (match % 2 == 0) seconds_a = again(a).seconds;
+    seconds_b = again(b).seconds;
+    if (match % 2 != 0) seconds_a = again(a).seconds;
+    if (seconds_a < seconds_b) ++won;
+    if (match + 1 - won > kMatches - kWins) return false;
+  }
+  return won >= kWins;
+}
+
 std::string describe(const PretouchTrial& trial) {
   char text[256];
   if (trial.error) {
@@ -192,6 +203,10 @@ std::string explain(const std::vector<PretouchTrial>& trials, const PretouchTria
       text += trial.minor_faults > trial.expected_faults ? " (double faults)" : " (not whole)";
     }
   }
+  const bool faster = std::ranges::any_of(trials, [&chosen](const PretouchTrial& trial) {
+    return trial.sound && chosen.sound && trial.seconds < chosen.seconds;
+  });
+  if (faster) text += "; none was faster in nearly all direct matches";
   if (!chosen.sound) text += "; none left the memory whole without double faults";
   return text;
 }
@@ -217,12 +232,15 @@ PretouchChoice choose(const PretouchOptions& options, arch::Geometry geometry,
   if (!options.memory_in_use || kernel.value_preserving) {
     candidates.push_back(PretouchStrategy::kAtomicRmw);
   }
+  const auto again = [&](PretouchStrategy strategy) {
+    return try_once(strategy, options.huge_pages, length, geometry, kernel, source);
+  };
   const unsigned rounds = length <= kMaxRepeated ? kRounds : 1;
   std::vector<PretouchTrial> trials;
   for (unsigned round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < candidates.size(); ++i) {
-      PretouchTrial trial =
-          try_once(candidates[i], options.huge_pages, length, geometry, kernel, source);
+    for (std::size_t turn = 0; turn < candidates.size(); ++turn) {
+      const std::size_t i = (turn + round) % candidates.size();
+      PretouchTrial trial = again(candidates[i]);
       if (round == 0) {
         trials.push_back(trial);
       } else {
@@ -240,8 +258,7 @@ PretouchChoice choose(const PretouchOptions& options, arch::Geometry geometry,
   });
   const bool may_collapse = !options.memory_in_use || kernel.value_preserving;
   if (huge && options.huge_pages == HugePageAdvice::kHuge && !any_whole && may_collapse) {
-    trials.push_back(try_once(PretouchStrategy::kCollapse, options.huge_pages, length, geometry,
-                              kernel, source));
+    trials.push_back(again(PretouchStrategy::kCollapse));
     judge(trials);
   }
   if (std::ranges::all_of(trials,
@@ -252,7 +269,12 @@ PretouchChoice choose(const PretouchOptions& options, arch::Geometry geometry,
   }
   const PretouchTrial* best = &trials.front();
   for (const PretouchTrial& trial : trials) {
-    if (better(trial, *best)) best = &trial;
+    if (!better(trial, *best)) continue;
+    const bool by_time_alone = best->sound && trial.sound;
+    if (by_time_alone && length <= kMaxRepeated && !wins(trial.strategy, best->strategy, again)) {
+      continue;
+    }
+    best = &trial;
   }
   return {.strategy = best->strategy, .reason = explain(trials, *best), .trials = trials};
 }

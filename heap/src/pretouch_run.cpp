@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <ctime>
 #include <utility>
 
 #include <pthread.h>
@@ -62,6 +63,13 @@ TOUCHSTONE_TOUCHES void load_then_store_each(std::byte* begin, const std::byte* 
     volatile std::byte* const place = page;
     *place = std::byte{*place};
   }
+}
+
+/// CPU time of this thread, which other processes do not lengthen.
+double thread_seconds() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 /// The error for an madvise that failed with `reason`. Its operation is done on a piece.
@@ -234,7 +242,9 @@ std::optional<Error> Toucher::check_effect(PretouchStrategy strategy, const Piec
 void Toucher::touch(PretouchStrategy strategy, Piece& piece,
                     const std::function<bool()>& stop) const {
   const Result<Faults> before = thread_faults();
+  const double start = thread_seconds();
   piece.error = touch_by(strategy, piece, stop);
+  piece.cpu_seconds = thread_seconds() - start;
   const Result<Faults> after = thread_faults();
   piece.faults_known = before && after;
   if (piece.faults_known) piece.faults = after->since(*before);

@@ -34,8 +34,9 @@ class Toucher {
     std::optional<Error> error{};
     /// Parts of a failed piece that are touched, from `begin` on.
     std::vector<PretouchedPart> touched{};
-    /// Faults of the touching alone, without what finding out about it took.
+    /// Faults and CPU time of the touching alone, without what finding out about it took.
     Faults faults{};
+    double cpu_seconds = 0;
     bool faults_known = true;
     std::uint64_t retries = 0;
   };

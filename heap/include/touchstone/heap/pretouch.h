@@ -186,7 +186,7 @@ struct PretouchTrial {
   std::size_t populated = 0;
   /// Bytes in huge pages; nullopt where no source tells.
   std::optional<std::size_t> huge{};
-  /// The time of the best of the runs.
+  /// CPU time of the touching, the best of the runs.
   double seconds = 0;
   /// Populated wholly, by no more faults than expected, and by huge pages alone where any strategy
   /// of the same round got some.
