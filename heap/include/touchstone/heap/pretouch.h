@@ -56,7 +56,8 @@ enum class PretouchStrategy : std::uint8_t {
   /// it (Linux 6.1 on): huge pages even where faults give none. Changes no value. What is not a
   /// whole huge page at either end is touched page by page.
   kCollapse,
-  /// What choose_pretouch_strategy() finds best here.
+  /// What choose_pretouch_strategy() finds best here. Unless PretouchOptions::memory_in_use says
+  /// otherwise that may be kStore, which destroys what is there.
   kAutomatic,
 };
 
@@ -272,8 +273,9 @@ struct PretouchResult {
 
 /// A pre-touch that stopped early.
 struct PretouchFailure {
-  /// The first cause. `progress` is exact: that many bytes from the start are touched, and the page
-  /// after them is not. A further cause in another thread is dropped.
+  /// The first cause; further ones in other threads are dropped. `progress` is exact: that many bytes
+  /// from the start are touched, and the page after them is not. Only where no source of residency
+  /// works at all is it a lower bound, in whole chunks.
   Error error{};
   /// Parts beyond error.progress that are touched all the same, as other threads were ahead: in
   /// order, apart from each other, each as long as it goes. Nothing else was touched.
