@@ -11,10 +11,14 @@
 #include <touchstone/arch/machine.h>
 #include <touchstone/heap/pretouch.h>
 #include <touchstone/heap/reservation.h>
+#include <touchstone/jit/rmw.h>
+#include <touchstone/jit/rmw_function.h>
+#include <touchstone/jit/touch_kernel.h>
 #include <touchstone/tools/command_line.h>
 #include <touchstone/tools/json_file.h>
 #include <touchstone/tools/progress.h>
 
+#include "emitted_kernel.h"
 #include "experiment.h"
 #include "report.h"
 #include "verdict.h"
@@ -37,6 +41,10 @@ struct Options {
   std::vector<unsigned> threads;
   std::string pages = "both";
   unsigned repeat = 5;
+  std::string op = "add";
+  unsigned width = 8;
+  std::string target;
+  std::string result = "discard";
   bool emulate_arm64 = false;
   bool peers = false;
   std::string json_file;
@@ -49,6 +57,33 @@ std::vector<std::string> strategy_names() {
     names.emplace_back(heap::to_string(strategy));
   }
   return names;
+}
+
+std::vector<std::string> access_names() {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < jit::kTouchAccessCount; ++i) {
+    names.emplace_back(jit::to_string(static_cast<jit::TouchAccess>(i)));
+  }
+  return names;
+}
+
+std::vector<std::string> target_names() {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < jit::kRmwTargetCount; ++i) {
+    const auto target = static_cast<jit::RmwTarget>(i);
+    if (jit::is_a64(target) == (jit::kHostInstructionSet == jit::InstructionSet::kA64)) {
+      names.emplace_back(jit::to_string(target));
+    }
+  }
+  return names;
+}
+
+jit::TouchShape shape_of(const Options& options, const arch::Machine& machine) {
+  return {
+      .access = jit::parse_touch_access(options.op).value_or(jit::TouchAccess::kAdd),
+      .width = static_cast<std::uint8_t>(options.width),
+      .target = jit::parse_rmw_target(options.target).value_or(jit::best_rmw_target(machine.cpu)),
+      .result = options.result == "fetch" ? jit::RmwResult::kFetch : jit::RmwResult::kDiscard};
 }
 
 void declare(CLI::App& app, Options& options) {
@@ -71,6 +106,19 @@ void declare(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"base", "huge", "both"}));
   app.add_option("--repeat", options.repeat, "Rounds that count, after one that is thrown away")
       ->check(CLI::Range(1U, 1000U));
+  app.add_option("--op", options.op,
+                 "What atomic_rmw does to each page, with an operand that changes nothing where "
+                 "there is one: " +
+                     fmt::format("{}", fmt::join(access_names(), ", ")))
+      ->check(CLI::IsMember(access_names()));
+  app.add_option("--width", options.width, "Bytes that it accesses: 1, 2, 4, 8 or 16")
+      ->check(CLI::IsMember({1U, 2U, 4U, 8U, 16U}));
+  app.add_option("--target", options.target,
+                 "Instructions to emit for it (default: the best this CPU has): " +
+                     fmt::format("{}", fmt::join(target_names(), ", ")))
+      ->check(CLI::IsMember(target_names()));
+  app.add_option("--result", options.result, "Whether it fetches the value before or discards it")
+      ->check(CLI::IsMember({"fetch", "discard"}));
   app.add_flag("--emulate-arm64", options.emulate_arm64,
                "Add load_then_store, which faults as an arm64 atomic does, on any machine");
   app.add_flag("--peers", options.peers,
@@ -151,6 +199,13 @@ int run(const Options& options, int argc, const char* const* argv) {
   report.cpu = shatter::cpu_text();
   report.machine = arch::read_machine();
   report.settings = settings_of(options, report.machine);
+  const auto kernel = shatter::EmittedKernel::create(shape_of(options, report.machine));
+  if (!kernel) {
+    tools::print_error(kName, fmt::format("the touch kernel: {}", kernel.error().message()));
+    return tools::kExitFailure;
+  }
+  report.settings.touch_kernel = kernel->kernel();
+  report.kernel_listing = kernel->listing();
   if (options.bytes == 0) fit_to_time(report.settings);
   const shatter::Settings& settings = report.settings;
 
@@ -159,6 +214,12 @@ int run(const Options& options, int argc, const char* const* argv) {
   fmt::print(out, "{} MiB a mapping, {} round{} and a warm-up, kernel {}, {}\n",
              settings.bytes >> 20U, settings.repeat, settings.repeat == 1 ? "" : "s",
              report.machine.kernel ? report.machine.kernel->release : "unknown", report.cpu);
+  const bool runs_kernel =
+      std::find(settings.strategies.begin(), settings.strategies.end(),
+                heap::PretouchStrategy::kAtomicRmw) != settings.strategies.end();
+  if (runs_kernel) {
+    fmt::print(out, "atomic_rmw runs {}, emitted:\n{}", kernel->instruction(), kernel->listing());
+  }
   std::fflush(out);
 
   {

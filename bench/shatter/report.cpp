@@ -197,7 +197,9 @@ tools::Json report_json(const Report& report) {
       {"pmd_bytes", machine.pmd_size ? Json(*machine.pmd_size) : Json(nullptr)},
       {"thp_mode", machine.thp_mode ? arch::to_string(*machine.thp_mode) : "unknown"},
       {"thp_defrag", machine.thp_defrag ? arch::to_string(*machine.thp_defrag) : "unknown"}};
-  json["settings"] = {{"bytes", report.settings.bytes}, {"repeat", report.settings.repeat}};
+  json["settings"] = {{"bytes", report.settings.bytes},
+                      {"repeat", report.settings.repeat},
+                      {"touch_kernel", report.kernel_listing}};
   json["verdicts"] = Json::array();
   for (const Verdict& verdict : report.verdicts) {
     json["verdicts"].push_back({{"kind", to_string(verdict.kind)},

@@ -23,6 +23,8 @@ struct Report {
   std::string cpu;
   arch::Machine machine;
   Settings settings;
+  /// The loop that atomic_rmw ran, as disassembled.
+  std::string kernel_listing;
   std::vector<Row> rows;
   std::vector<Verdict> verdicts;
   /// With --peers: the comparison, or the line that says why there is none.

@@ -72,11 +72,7 @@ struct CodeCache::State {
       : options(given),
         mapping(std::move(mapped)),
         synchroniser(given.synchronisation, way),
-        space(mapping.capacity()) {
-    // The first line stays empty: compilers' checks of indirect calls (-fsanitize=function) read
-    // what lies before a function.
-    space.take(kCodeAlignment);
-  }
+        space(mapping.capacity()) {}
 
   [[nodiscard]] Result<> check_not_forked(const char* operation) const noexcept {
     if (!mapping.is_forked()) return {};
