@@ -273,9 +273,9 @@ struct PretouchResult {
 
 /// A pre-touch that stopped early.
 struct PretouchFailure {
-  /// The first cause; further ones in other threads are dropped. `progress` is exact: that many bytes
-  /// from the start are touched, and the page after them is not. Only where no source of residency
-  /// works at all is it a lower bound, in whole chunks.
+  /// The first cause; further ones in other threads are dropped. `progress` is exact: that many
+  /// bytes from the start are touched, and the page after them is not. Only where no source of
+  /// residency works at all is it a lower bound, in whole chunks.
   Error error{};
   /// Parts beyond error.progress that are touched all the same, as other threads were ahead: in
   /// order, apart from each other, each as long as it goes. Nothing else was touched.
