@@ -63,9 +63,7 @@ Result<Plan> make_plan(void* address, std::size_t length, const PretouchOptions&
     if (!safe_beside_mutators(options.strategy)) {
       return refuse(ErrorCode::kBusy, "the strategy is not safe beside mutators");
     }
-    const bool runs_kernel = options.strategy == PretouchStrategy::kAtomicRmw ||
-                             options.strategy == PretouchStrategy::kCollapse;
-    if (runs_kernel && !kernel.value_preserving) {
+    if (options.strategy == PretouchStrategy::kAtomicRmw && !kernel.value_preserving) {
       return refuse(ErrorCode::kBusy, "the touch kernel does not preserve values");
     }
   }
@@ -211,8 +209,7 @@ PretouchOutcome pretouch_plan(Plan plan, const PretouchOptions& options, std::st
     }
   }
 
-  const bool kernel_ran = result.strategy == PretouchStrategy::kAtomicRmw ||
-                          result.strategy == PretouchStrategy::kCollapse;
+  const bool kernel_ran = result.strategy == PretouchStrategy::kAtomicRmw;
   result.bytes = plan.length;
   result.touch_kernel = kernel_ran ? plan.kernel->name : "";
   result.threads = run.threads();
@@ -274,7 +271,7 @@ PretouchTask::~PretouchTask() {
   if (state_ == nullptr) return;
   cancel();
   // Nobody is left to be told how it ended.
-  const PretouchOutcome ignored = wait();
+  [[maybe_unused]] const PretouchOutcome ignored = wait();
 }
 
 bool PretouchTask::valid() const noexcept {

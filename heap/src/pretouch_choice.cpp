@@ -256,8 +256,7 @@ PretouchChoice choose(const PretouchOptions& options, arch::Geometry geometry,
   const bool any_whole = std::ranges::any_of(trials, [](const PretouchTrial& trial) {
     return trial.sound && trial.huge.value_or(0) == trial.length;
   });
-  const bool may_collapse = !options.memory_in_use || kernel.value_preserving;
-  if (huge && options.huge_pages == HugePageAdvice::kHuge && !any_whole && may_collapse) {
+  if (huge && options.huge_pages == HugePageAdvice::kHuge && !any_whole) {
     trials.push_back(again(PretouchStrategy::kCollapse));
     judge(trials);
   }

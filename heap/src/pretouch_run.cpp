@@ -36,6 +36,8 @@ constexpr unsigned kMaxIdleRetries = 128;
 /// Workers run a loop and a few system calls; their stacks need not eat into RLIMIT_AS.
 constexpr std::size_t kWorkerStack = std::size_t{256} << 10;
 
+constexpr const char* kPopulateWriteName = "madvise(MADV_POPULATE_WRITE)";
+
 std::uintptr_t address_of(const std::byte* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
@@ -148,12 +150,18 @@ std::optional<Error> Toucher::collapse(Piece& piece, const std::function<bool()>
   std::byte* const first = piece.begin + head;
   const std::size_t whole = (piece.length - head) / geometry_.pmd * geometry_.pmd;
   std::byte* const last = first + whole;
-  kernel_.touch(piece.begin, first, geometry_.base_page);
-  // The kernel collapses no range that has no page at all.
-  for (std::byte* huge = first; huge < last; huge += geometry_.pmd) {
-    kernel_.touch(huge, huge + geometry_.base_page, geometry_.base_page);
+  const auto populate = [&](std::byte* begin, std::size_t length) -> std::optional<Error> {
+    if (length == 0) return std::nullopt;
+    return advise(piece, begin, length, MADV_POPULATE_WRITE, kPopulateWriteName, stop);
+  };
+  std::optional<Error> error = populate(piece.begin, head);
+  // The kernel collapses no range that has no page at all. An atomic would do, too, and on arm64
+  // fault twice.
+  for (std::byte* huge = first; !error && huge < last; huge += geometry_.pmd) {
+    error = populate(huge, geometry_.base_page);
   }
-  kernel_.touch(last, end, geometry_.base_page);
+  if (!error) error = populate(last, static_cast<std::size_t>(end - last));
+  if (error) return error;
   if (whole == 0) return std::nullopt;
   return advise(piece, first, whole, MADV_COLLAPSE, "madvise(MADV_COLLAPSE)", stop);
 }
@@ -171,8 +179,7 @@ std::optional<Error> Toucher::touch_by(PretouchStrategy strategy, Piece& piece,
       kernel_.touch(begin, end, stride);
       break;
     case PretouchStrategy::kPopulateWrite:
-      return advise(piece, begin, piece.length, MADV_POPULATE_WRITE, "madvise(MADV_POPULATE_WRITE)",
-                    stop);
+      return advise(piece, begin, piece.length, MADV_POPULATE_WRITE, kPopulateWriteName, stop);
     case PretouchStrategy::kPopulateReadThenStore: {
       std::optional<Error> error = advise(piece, begin, piece.length, MADV_POPULATE_READ,
                                           "madvise(MADV_POPULATE_READ)", stop);
@@ -215,7 +222,7 @@ std::vector<PretouchedPart> Toucher::touched_parts(const Piece& piece) const {
 
 std::optional<Error> Toucher::check_effect(PretouchStrategy strategy, const Piece& piece) const {
   const char* operation = nullptr;
-  if (strategy == PretouchStrategy::kPopulateWrite) operation = "madvise(MADV_POPULATE_WRITE)";
+  if (strategy == PretouchStrategy::kPopulateWrite) operation = kPopulateWriteName;
   if (strategy == PretouchStrategy::kCollapse) operation = "madvise(MADV_COLLAPSE)";
   if (operation == nullptr || probe_ == nullptr || !verify_) return std::nullopt;
   const Result<Residency> found = probe_->residency(piece.begin, piece.length);
@@ -259,8 +266,8 @@ void Toucher::touch(PretouchStrategy strategy, Piece& piece,
 void Toucher::warm_up(PretouchStrategy strategy) const noexcept {
   std::byte nothing{};
   static_cast<void>(system_calls().madvise(nullptr, 0, MADV_NORMAL));
-  const Result<Faults> ignored = thread_faults();
-  if (strategy == PretouchStrategy::kAtomicRmw || strategy == PretouchStrategy::kCollapse) {
+  [[maybe_unused]] const Result<Faults> ignored = thread_faults();
+  if (strategy == PretouchStrategy::kAtomicRmw) {
     kernel_.touch(&nothing, &nothing, geometry_.base_page);
   }
   store_each(&nothing, &nothing, geometry_.base_page);

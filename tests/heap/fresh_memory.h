@@ -97,6 +97,17 @@ inline bool read_faults_map_zero_page() {
   return minor_faults_of_thread() - before >= memory.size() / page_size();
 }
 
+/// Whether an atomic that changes nothing faults twice on an untouched page, as on arm64.
+inline bool atomics_fault_twice() {
+  const FreshMemory memory(16 * page_size(), page_size());
+  ::madvise(memory.begin(), memory.size(), MADV_NOHUGEPAGE);
+  const std::uint64_t before = minor_faults_of_thread();
+  for (std::size_t i = 0; i < memory.size(); i += page_size()) {
+    __atomic_fetch_add(reinterpret_cast<std::uint64_t*>(memory.begin() + i), 0, __ATOMIC_RELAXED);
+  }
+  return minor_faults_of_thread() - before >= 2 * memory.size() / page_size();
+}
+
 /// Whether a store to huge-advised memory brings a huge page.
 inline bool faults_bring_huge_pages() {
   const std::size_t huge = 2 * kMiB;

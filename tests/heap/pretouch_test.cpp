@@ -180,13 +180,10 @@ TEST(BadInputs, AStrategyOutsideTheEnum) {
 TEST(BadInputs, ATouchKernelThatWritesBesideMutators) {
   const FreshMemory memory(kMiB);
   const TouchKernel writing{.touch = [](void*, void*, std::size_t) {}, .name = "swap"};
-  for (const PretouchStrategy strategy :
-       {PretouchStrategy::kAtomicRmw, PretouchStrategy::kCollapse}) {
-    PretouchOptions options = plain(strategy);
-    options.touch_kernel = &writing;
-    options.memory_in_use = true;
-    EXPECT_TRUE(refused(ErrorCode::kBusy, pretouch(memory.begin(), kMiB, options)));
-  }
+  PretouchOptions options = plain(PretouchStrategy::kAtomicRmw);
+  options.touch_kernel = &writing;
+  options.memory_in_use = true;
+  EXPECT_TRUE(refused(ErrorCode::kBusy, pretouch(memory.begin(), kMiB, options)));
 }
 
 // ---- Faults and residency, counted ----
@@ -209,9 +206,17 @@ class CountedPretouch : public ::testing::TestWithParam<Counted> {
       GTEST_SKIP() << "MADV_COLLAPSE does nothing here";
     }
   }
-  [[nodiscard]] static bool reads_first() {
-    return GetParam().strategy == PretouchStrategy::kLoadThenStore ||
-           GetParam().strategy == PretouchStrategy::kPopulateReadThenStore;
+  /// Whether each page faults twice here, for a raw loop as well.
+  [[nodiscard]] static bool faults_twice() {
+    switch (GetParam().strategy) {
+      case PretouchStrategy::kLoadThenStore:
+      case PretouchStrategy::kPopulateReadThenStore:
+        return testing::read_faults_map_zero_page();
+      case PretouchStrategy::kAtomicRmw:
+        return testing::atomics_fault_twice();
+      default:
+        return false;
+    }
   }
   [[nodiscard]] static PretouchOptions options() {
     PretouchOptions options = plain(GetParam().strategy, GetParam().threads);
@@ -242,7 +247,7 @@ TEST_P(CountedPretouch, BasePages) {
   }
   ASSERT_TRUE(ok(outcome->faults));
   const std::uint64_t pages = kLength / page_size();
-  const std::uint64_t each = reads_first() && testing::read_faults_map_zero_page() ? 2 : 1;
+  const std::uint64_t each = faults_twice() ? 2 : 1;
   if (testing::fault_counts_are_exact()) {
     EXPECT_EQ(outcome->faults->minor, pages * each);
   } else {
@@ -261,7 +266,7 @@ TEST_P(CountedPretouch, HugePages) {
   EXPECT_EQ(memory.present_bytes(), kLength);
   ASSERT_TRUE(ok(outcome->faults));
   const std::uint64_t huge_pages = kLength / kHuge;
-  if (reads_first() && testing::read_faults_map_zero_page()) {
+  if (faults_twice()) {
     // Two for each huge page, or one and one for each base page where the kernel shatters them.
     EXPECT_GE(outcome->faults->minor, 2 * huge_pages);
     return;
@@ -272,7 +277,7 @@ TEST_P(CountedPretouch, HugePages) {
   ASSERT_TRUE(ok(outcome->huge_bytes));
   EXPECT_EQ(*outcome->huge_bytes, kLength);
   ASSERT_TRUE(outcome->system_wide.has_value());
-  if (*outcome->system_wide) {
+  if (*outcome->system_wide && GetParam().strategy != PretouchStrategy::kCollapse) {
     EXPECT_GE((*outcome->system_wide)->thp_fault_alloc.value_or(huge_pages), huge_pages);
   }
 }
@@ -314,7 +319,7 @@ TEST(Pretouch, CollapseMakesHugePagesWhereFaultsDoNot) {
   EXPECT_EQ(memory.present_bytes(), memory.size());
   ASSERT_TRUE(ok(outcome->huge_bytes));
   EXPECT_EQ(*outcome->huge_bytes, 8 * kHuge);
-  EXPECT_STREQ(outcome->touch_kernel, default_touch_kernel().name);
+  EXPECT_STREQ(outcome->touch_kernel, "");
   if (testing::fault_counts_are_exact()) {
     EXPECT_EQ(outcome->faults->minor, 8U + 24U);
   }

@@ -51,10 +51,11 @@ enum class PretouchStrategy : std::uint8_t {
   /// machine.
   /// Owned. For measuring, not for use.
   kLoadThenStore,
-  /// One page of each huge page by a value-preserving read-modify-write, then
-  /// madvise(MADV_COLLAPSE) over
-  /// it (Linux 6.1 on): huge pages even where faults give none. Changes no value. What is not a
-  /// whole huge page at either end is touched page by page.
+  /// MADV_POPULATE_WRITE of one page of each huge page, then madvise(MADV_COLLAPSE) over it
+  /// (Linux 6.1
+  /// on): huge pages even where faults give none. Keeps what is there. What is not a whole huge
+  /// page
+  /// at either end is populated page by page.
   kCollapse,
   /// What choose_pretouch_strategy() finds best here. Unless PretouchOptions::memory_in_use says
   /// otherwise that may be kStore, which destroys what is there.
@@ -97,7 +98,7 @@ struct TouchKernel {
 /// has it.
 [[nodiscard]] TOUCHSTONE_API const TouchKernel& compiler_touch_kernel() noexcept;
 
-/// Makes `kernel` the process-wide default for kAtomicRmw and kCollapse and returns the one before;
+/// Makes `kernel` the process-wide default for kAtomicRmw and returns the one before;
 /// null restores compiler_touch_kernel(). The kernel must outlive every pre-touch that may use it.
 /// One whose `touch` is null is ignored. Thread-safe.
 TOUCHSTONE_API const TouchKernel* register_touch_kernel(const TouchKernel* kernel) noexcept;
@@ -151,7 +152,7 @@ struct PretouchOptions {
   /// Other threads may use the range meanwhile. Strategies that are not safe then are kBusy.
   bool memory_in_use = false;
   LimitPolicy limits = LimitPolicy::kRefuse;
-  /// For kAtomicRmw and kCollapse; null is default_touch_kernel().
+  /// For kAtomicRmw; null is default_touch_kernel().
   const TouchKernel* touch_kernel = nullptr;
   /// Sizes to work by; all zero is arch::geometry().
   arch::Geometry geometry{};
