@@ -132,7 +132,8 @@ TEST(FaultHandler, ByDefaultWritesTheLineAndThenTheProcessDiesOfTheFault) {
   text.resize(static_cast<std::size_t>(length));
   EXPECT_THAT(text, ::testing::HasSubstr("use after free"));
   EXPECT_THAT(text, ::testing::HasSubstr(" is 5 bytes into a block of "));
-  EXPECT_EQ(std::ranges::count(text, '\n'), 1);
+  // One line of ours; an emulator may add its own word on the death.
+  EXPECT_EQ(text.rfind("touchstone:"), 0U);
 }
 
 TEST(FaultHandler, HandsOtherFaultsToTheDefaultUnexplained) {

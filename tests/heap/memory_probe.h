@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -117,6 +118,55 @@ inline int in_child(const std::function<int()>& body) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Pages that belong to a probe of the kernel.
+class ProbePages {
+ public:
+  explicit ProbePages(std::size_t count)
+      : size_(count * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))),
+        start_(::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (start_ == MAP_FAILED) std::abort();
+  }
+  ~ProbePages() { ::munmap(start_, size_); }
+  ProbePages(const ProbePages&) = delete;
+  ProbePages& operator=(const ProbePages&) = delete;
+  [[nodiscard]] MemoryRange range() const { return {static_cast<std::byte*>(start_), size_}; }
+
+ private:
+  std::size_t size_;
+  void* start_;
+};
+
+// What qemu-user lacks of the kernel's behaviour, found by effect.
+
+/// Whether mappings that have become alike are one again in /proc/self/maps, so that counting them
+/// means something.
+inline bool mappings_merge() {
+  const ProbePages pages(5);
+  const std::size_t page = pages.range().size() / 5;
+  const std::size_t before = mappings_of(pages.range()).size();
+  ::mprotect(pages.range().data() + 2 * page, page, PROT_NONE);
+  const std::size_t split = mappings_of(pages.range()).size();
+  ::mprotect(pages.range().data() + 2 * page, page, PROT_READ | PROT_WRITE);
+  return split == before + 2 && mappings_of(pages.range()).size() == before;
+}
+
+/// Whether MADV_DONTFORK keeps memory out of a child.
+inline bool dontfork_works() {
+  const ProbePages pages(2);
+  pages.range()[0] = std::byte{1};
+  ::madvise(pages.range().data(), pages.range().size(), MADV_DONTFORK);
+  return in_child([&] { return readable(pages.range().data()) ? 1 : 0; }) == 0;
+}
+
+/// Whether mmap refuses a size of hugetlb pages that no kernel has.
+inline bool hugetlb_sizes_are_told_apart() {
+  constexpr std::size_t kSize = std::size_t{128} << 20U;
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | static_cast<int>(27U << 26U);
+  void* const mapped = ::mmap(nullptr, kSize, PROT_NONE, flags, -1, 0);
+  if (mapped != MAP_FAILED) ::munmap(mapped, kSize);
+  return mapped == MAP_FAILED && errno == EINVAL;
 }
 
 }  // namespace touchstone::heap::testing
