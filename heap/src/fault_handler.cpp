@@ -139,7 +139,7 @@ SignalStack::SignalStack(SignalStack&& other) noexcept
 
 SignalStack& SignalStack::operator=(SignalStack&& other) noexcept {
   if (this != &other) {
-    (void)detach();
+    [[maybe_unused]] const Result<> stays_if_it_must = detach();
     mapping_ = std::exchange(other.mapping_, {});
     thread_ = other.thread_;
   }
@@ -147,7 +147,7 @@ SignalStack& SignalStack::operator=(SignalStack&& other) noexcept {
 }
 
 SignalStack::~SignalStack() {
-  (void)detach();
+  [[maybe_unused]] const Result<> stays_if_it_must = detach();
 }
 
 Result<> SignalStack::detach() noexcept {
@@ -214,7 +214,7 @@ FaultHandler::FaultHandler(FaultHandler&& other) noexcept
 
 FaultHandler& FaultHandler::operator=(FaultHandler&& other) noexcept {
   if (this != &other) {
-    (void)remove();
+    [[maybe_unused]] const Result<> hands_on_if_it_must = remove();
     installed_ = std::exchange(other.installed_, false);
     stack_ = std::move(other.stack_);
   }
@@ -222,7 +222,7 @@ FaultHandler& FaultHandler::operator=(FaultHandler&& other) noexcept {
 }
 
 FaultHandler::~FaultHandler() {
-  (void)remove();
+  [[maybe_unused]] const Result<> hands_on_if_it_must = remove();
 }
 
 Result<> FaultHandler::remove() noexcept {
