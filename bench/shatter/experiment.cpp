@@ -103,10 +103,10 @@ std::expected<Sample, std::string> run_case(const Case& what, const Settings& se
     sample.thp_zero_page_alloc = delta.thp_zero_page_alloc;
     sample.thp_split_pmd = delta.thp_split_pmd;
   }
-  const auto smaps = heap::smaps(range.data(), range.size());
-  if (!smaps) return failed(smaps.error());
-  sample.huge_bytes = smaps->anon_huge_pages;
-  sample.rss_bytes = smaps->rss;
+  if (const auto smaps = heap::smaps(range.data(), range.size())) {
+    sample.huge_bytes = smaps->anon_huge_pages;
+    sample.rss_bytes = smaps->rss;
+  }
 
   if (what.strategy != heap::PretouchStrategy::kNone) {
     try {
@@ -154,10 +154,8 @@ Row summarise(const Case& what, const Settings& settings,
   if (const std::size_t pages = row.last.bytes / settings.geometry.base_page; pages > 0) {
     row.faults_per_page = static_cast<double>(row.minor_faults) / static_cast<double>(pages);
   }
-  row.huge_bytes =
-      std::min_element(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) {
-        return a.huge_bytes < b.huge_bytes;
-      })->huge_bytes;
+  row.huge_bytes = row.last.huge_bytes;
+  for (const Sample& sample : samples) row.huge_bytes = std::min(row.huge_bytes, sample.huge_bytes);
   return row;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <expected>
 #include <functional>
 #include <optional>
 #include <string>
@@ -47,8 +48,9 @@ struct Sample {
   double nontemporal_seconds = 0;
   std::size_t bytes = 0;
   std::uint64_t minor_faults = 0;
-  std::size_t huge_bytes = 0;
-  std::size_t rss_bytes = 0;
+  /// By smaps; nullopt where it cannot be read or does not tell the truth (as in an emulator).
+  std::optional<std::size_t> huge_bytes;
+  std::optional<std::size_t> rss_bytes;
   /// System-wide deltas; nullopt where the kernel does not count them.
   std::optional<std::uint64_t> thp_fault_alloc;
   std::optional<std::uint64_t> thp_zero_page_alloc;
@@ -83,7 +85,7 @@ struct Row {
   std::uint64_t minor_faults = 0;
   double faults_per_page = 0;
   /// The least of the rounds: one round that shattered is not hidden by the others.
-  std::size_t huge_bytes = 0;
+  std::optional<std::size_t> huge_bytes;
   /// Of the last round.
   Sample last;
 };

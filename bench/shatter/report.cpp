@@ -22,6 +22,10 @@ std::string counter(const std::optional<std::uint64_t>& value) {
   return value ? fmt::format("{}", *value) : "-";
 }
 
+std::string mebibytes(const std::optional<std::size_t>& bytes) {
+  return bytes ? fmt::format("{}M", *bytes >> 20U) : "-";
+}
+
 Json json_of(const std::optional<std::uint64_t>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
@@ -70,8 +74,8 @@ Json row_json(const Row& row, const Settings& settings) {
   json["rounds"] = row.rounds;
   json["minor_faults"] = row.minor_faults;
   json["faults_per_page"] = row.faults_per_page;
-  json["huge_bytes"] = row.huge_bytes;
-  json["rss_bytes"] = row.last.rss_bytes;
+  json["huge_bytes"] = json_of(row.huge_bytes);
+  json["rss_bytes"] = json_of(row.last.rss_bytes);
   json["thp_fault_alloc"] = json_of(row.last.thp_fault_alloc);
   json["thp_zero_page_alloc"] = json_of(row.last.thp_zero_page_alloc);
   json["thp_split_pmd"] = json_of(row.last.thp_split_pmd);
@@ -141,7 +145,7 @@ std::string table_text(const Report& report) {
       cells.insert(
           cells.end(),
           {fmt::format("{}", row.minor_faults), fmt::format("{:.4f}", row.faults_per_page),
-           fmt::format("{}M", row.huge_bytes >> 20U), fmt::format("{}M", row.last.rss_bytes >> 20U),
+           mebibytes(row.huge_bytes), mebibytes(row.last.rss_bytes),
            counter(row.last.thp_fault_alloc), counter(row.last.thp_zero_page_alloc),
            counter(row.last.thp_split_pmd), fmt::format("{:.1f}", 1e3 * row.seconds.median),
            fmt::format("{:.1f}-{:.1f}", 1e3 * row.seconds.min, 1e3 * row.seconds.max),

@@ -18,10 +18,10 @@ constexpr double kDoubleFault = 1.5;
 /// Between the two there is nothing in practice: a huge page is split or it is not.
 constexpr double kWhole = 0.9;
 
-double huge_share(const Row& row) {
-  return row.last.bytes == 0
-             ? 0
-             : static_cast<double>(row.huge_bytes) / static_cast<double>(row.last.bytes);
+/// nullopt where smaps did not tell.
+std::optional<double> huge_share(const Row& row) {
+  if (!row.huge_bytes || row.last.bytes == 0) return std::nullopt;
+  return static_cast<double>(*row.huge_bytes) / static_cast<double>(row.last.bytes);
 }
 
 const Row* find(const std::vector<Row>& rows, PretouchStrategy strategy, Pages pages) {
@@ -66,24 +66,26 @@ Verdict double_fault_verdict(const Row& row) {
 
 /// Does it lose the huge pages that a store keeps?
 Verdict shatter_verdict(const Row& row, const Row* store) {
-  const double share = huge_share(row);
-  if (store != nullptr && huge_share(*store) < kWhole) {
+  const std::optional<double> share = huge_share(row);
+  const std::optional<double> of_store = store != nullptr ? huge_share(*store) : std::nullopt;
+  if (!share || (of_store && *of_store < kWhole)) {
     return {.kind = VerdictKind::kNote,
             .headline = "Whether an atomic touch shatters huge pages cannot be told here.",
-            .explanation = fmt::format(
-                "A plain store got huge pages for {} of the memory only: THP is off for it, or the "
-                "kernel has no free huge pages left.",
-                percent(huge_share(*store)))};
+            .explanation =
+                !share
+                    ? "smaps, which tells how much memory is in huge pages, cannot be trusted or "
+                      "read here."
+                    : fmt::format("A plain store got huge pages for {} of the memory only: THP "
+                                  "is off for it, or the kernel has no free huge pages left.",
+                                  percent(*of_store))};
   }
-  const bool whole = share >= kWhole;
+  const bool whole = *share >= kWhole;
   return {
       .kind = whole ? VerdictKind::kGood : VerdictKind::kBad,
       .headline = fmt::format("{} {} huge pages here.", subject(row), whole ? "keeps" : "shatters"),
       .explanation = fmt::format(
-          "{} of the memory is in huge pages afterwards{}, after {} "
-          "minor faults.",
-          percent(share),
-          store != nullptr ? fmt::format(" (a plain store: {})", percent(huge_share(*store))) : "",
+          "{} of the memory is in huge pages afterwards{}, after {} minor faults.", percent(*share),
+          of_store ? fmt::format(" (a plain store: {})", percent(*of_store)) : "",
           row.minor_faults)};
 }
 
