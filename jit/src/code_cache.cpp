@@ -178,7 +178,8 @@ CodeCache::~CodeCache() {
   if (!state_->mapping.is_forked()) return;
   // The debuggers' list is guarded by a lock that another thread of the parent may have held; the
   // entries live as long as the child does.
-  for (auto& [offset, block] : state_->blocks) static_cast<void>(block.debugger.release());
+  for (auto& [offset, block] : state_->blocks) [[maybe_unused]]
+    const DebuggerEntry* kept = block.debugger.release();
 }
 
 Result<std::unique_ptr<CodeCache>> CodeCache::create(const CodeCacheOptions& options) {
@@ -365,8 +366,8 @@ Result<Branch> encode_branch(const std::byte* site, std::size_t site_offset, std
   const auto to = reinterpret_cast<std::intptr_t>(target);
   if constexpr (kA64) {
     const std::intptr_t distance = to - from;
-    constexpr std::intptr_t reach = std::intptr_t{1} << 27;
-    if (distance < -reach || distance >= reach) return far();
+    constexpr std::intptr_t kReach = std::intptr_t{1} << 27;
+    if (distance < -kReach || distance >= kReach) return far();
     // The opcode stays: B or BL. imm26 counts words.
     const std::uint32_t word =
         (old_word & 0xFC000000U) | (static_cast<std::uint32_t>(distance >> 2) & 0x03FFFFFFU);
@@ -384,16 +385,16 @@ Result<const void*> CodeCache::add_jump(const void* target, std::string_view nam
   if (!place) return std::unexpected(place.error());
   // arm64: BTI c; B. x86-64: NOP of 3 bytes; JMP rel32.
   std::array<std::byte, 8> code{};
-  constexpr std::array<std::uint32_t, 2> a64_words{0xD503245F, 0x14000000};
-  constexpr std::array<std::uint8_t, 8> x86_bytes{0x0f, 0x1f, 0x00, 0xe9, 0, 0, 0, 0};
+  constexpr std::array<std::uint32_t, 2> kA64Words{0xD503245F, 0x14000000};
+  constexpr std::array<std::uint8_t, 8> kX86Bytes{0x0f, 0x1f, 0x00, 0xe9, 0, 0, 0, 0};
   if constexpr (kA64) {
-    std::memcpy(code.data(), a64_words.data(), code.size());
+    std::memcpy(code.data(), kA64Words.data(), code.size());
   } else {
-    std::memcpy(code.data(), x86_bytes.data(), code.size());
+    std::memcpy(code.data(), kX86Bytes.data(), code.size());
   }
-  constexpr std::size_t site = kA64 ? 4 : kX86JumpSite;
+  constexpr std::size_t kSite = kA64 ? 4 : kX86JumpSite;
   const Result<Branch> branch =
-      encode_branch(place->address + site, site, kA64 ? a64_words[1] : 0U, target);
+      encode_branch(place->address + kSite, kSite, kA64 ? kA64Words[1] : 0U, target);
   if (!branch) {
     const Result<> undone = release(place->address);
     return std::unexpected(undone ? branch.error() : undone.error());

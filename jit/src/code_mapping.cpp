@@ -125,15 +125,15 @@ Result<CodeMapping> CodeMapping::create(const Options& options) noexcept {
   if (options.huge_pages && options.capacity >= geometry.pmd) mapping.pmd_ = geometry.pmd;
   mapping.capacity_ =
       round_up(options.capacity, mapping.pmd_ != 0 ? mapping.pmd_ : geometry.base_page);
-  constexpr bool a64 = kHostInstructionSet == InstructionSet::kA64;
-  if (a64 && options.seal && options.execute_only) {
+  constexpr bool kA64 = kHostInstructionSet == InstructionSet::kA64;
+  if (kA64 && options.seal && options.execute_only) {
     return std::unexpected(
         Error{.code = ErrorCode::kUnsupported,
               .operation = "CodeCache::create",
               .detail = "sealed execute-only code cannot be made readable for cache maintenance"});
   }
   mapping.execute_protection_ = options.execute_only ? PROT_EXEC : PROT_READ | PROT_EXEC;
-  if (a64 && arch::cpu_features().has(arch::CpuFeature::kBti)) {
+  if (kA64 && arch::cpu_features().has(arch::CpuFeature::kBti)) {
     mapping.execute_protection_ |= kProtBti;
   }
 

@@ -102,11 +102,11 @@ void flush_code([[maybe_unused]] const std::byte* writable,
 Result<CodeSynchronisation> CodeSynchroniser::probe(CodeSynchronisation wanted) noexcept {
   if (wanted == CodeSynchronisation::kVisitCpus) return wanted;
   const auto& calls = system_calls();
-  constexpr int needed = MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE |
-                         MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE;
+  constexpr int kNeeded = MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE |
+                          MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE;
   const int commands = calls.membarrier(MEMBARRIER_CMD_QUERY, 0, 0);
   int why = commands < 0 ? errno : ENOSYS;
-  if (commands >= 0 && (commands & needed) == needed) {
+  if (commands >= 0 && (commands & kNeeded) == kNeeded) {
     if (calls.membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0) == 0 &&
         membarrier()) {
       return CodeSynchronisation::kMembarrier;

@@ -41,10 +41,15 @@ class Emission {
   /// One A64 word that AsmJit has no instruction for, or refuses.
   void word(std::uint32_t value) noexcept { (*this)(assembler_.embedUInt32(value)); }
 
+  /// Puts the assembler back to where it was. The offset was valid when it was read, so that going
+  /// back to it cannot fail.
+  void undo() noexcept {
+    [[maybe_unused]] const asmjit::Error ignored = assembler_.setOffset(start_);
+  }
+
   [[nodiscard]] Result<> finish(const char* operation) noexcept {
     if (error_ == asmjit::kErrorOk) return {};
-    // The offset was valid when it was read, so going back to it cannot fail.
-    static_cast<void>(assembler_.setOffset(start_));
+    undo();
     return std::unexpected(error_of_asmjit(operation, error_));
   }
 
@@ -58,9 +63,9 @@ class Emission {
 template <typename Assembler, typename Emit>
 [[nodiscard]] Result<std::size_t> emit_to_buffer(const char* operation, std::span<std::byte> buffer,
                                                  Emit&& emit) noexcept {
-  constexpr bool a64 = std::is_same_v<Assembler, asmjit::a64::Assembler>;
+  constexpr bool kA64Code = std::is_same_v<Assembler, asmjit::a64::Assembler>;
   asmjit::CodeHolder code;
-  const asmjit::Environment environment(a64 ? asmjit::Arch::kAArch64 : asmjit::Arch::kX64);
+  const asmjit::Environment environment(kA64Code ? asmjit::Arch::kAArch64 : asmjit::Arch::kX64);
   if (const asmjit::Error error = code.init(environment); error != asmjit::kErrorOk) {
     return std::unexpected(error_of_asmjit(operation, error));
   }

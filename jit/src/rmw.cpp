@@ -181,9 +181,9 @@ Result<RmwRequirements> rmw_requirements(const RmwShape& shape) noexcept {
       static_cast<std::size_t>(shape.target) >= kRmwTargetCount) {
     return std::unexpected(argument_error("the operation, order, result or target is unknown"));
   }
-  RmwRequirements needs{.expected = shape.op == RmwOp::kCompareSwap,
-                        .result = shape.result == RmwResult::kFetch,
-                        .pair = shape.width == 16};
+  const RmwRequirements needs{.expected = shape.op == RmwOp::kCompareSwap,
+                              .result = shape.result == RmwResult::kFetch,
+                              .pair = shape.width == 16};
   switch (shape.target) {
     case RmwTarget::kA64Llsc:
       return llsc_requirements(shape, needs);

@@ -15,7 +15,6 @@
 namespace touchstone::jit {
 namespace {
 
-using asmjit::BaseNode;
 using asmjit::InstId;
 using asmjit::a64::Assembler;
 using asmjit::a64::CondCode;
@@ -221,10 +220,10 @@ class A64Rmw {
   }
 
   void load_exclusive(std::uint8_t into) {
-    static constexpr std::array<std::array<InstId, 2>, 3> forms{{{Inst::kIdLdxrb, Inst::kIdLdaxrb},
-                                                                 {Inst::kIdLdxrh, Inst::kIdLdaxrh},
-                                                                 {Inst::kIdLdxr, Inst::kIdLdaxr}}};
-    emit_(as_.emit(forms[width_index()][acquires() ? 1 : 0], gp(into), memory()));
+    static constexpr std::array<std::array<InstId, 2>, 3> kForms{{{Inst::kIdLdxrb, Inst::kIdLdaxrb},
+                                                                  {Inst::kIdLdxrh, Inst::kIdLdaxrh},
+                                                                  {Inst::kIdLdxr, Inst::kIdLdaxr}}};
+    emit_(as_.emit(kForms[width_index()][acquires() ? 1 : 0], gp(into), memory()));
   }
 
   void store_exclusive(std::uint8_t status, std::uint8_t value) {
@@ -232,10 +231,10 @@ class A64Rmw {
       emit_.word(kStlxr64 | std::uint32_t{status} << 16 | address_field() | value);
       return;
     }
-    static constexpr std::array<std::array<InstId, 2>, 3> forms{{{Inst::kIdStxrb, Inst::kIdStlxrb},
-                                                                 {Inst::kIdStxrh, Inst::kIdStlxrh},
-                                                                 {Inst::kIdStxr, Inst::kIdStlxr}}};
-    emit_(as_.emit(forms[width_index()][releases() ? 1 : 0], GpW(status), gp(value), memory()));
+    static constexpr std::array<std::array<InstId, 2>, 3> kForms{{{Inst::kIdStxrb, Inst::kIdStlxrb},
+                                                                  {Inst::kIdStxrh, Inst::kIdStlxrh},
+                                                                  {Inst::kIdStxr, Inst::kIdStlxr}}};
+    emit_(as_.emit(kForms[width_index()][releases() ? 1 : 0], GpW(status), gp(value), memory()));
   }
 
   /// How a register narrower than W is extended in a comparison.
@@ -425,8 +424,7 @@ Result<> emit_rmw_function(Assembler& assembler, const RmwShape& shape) noexcept
   }
   if (Result<> prologue = emit.finish("emit_rmw_function"); !prologue) return prologue;
   if (Result<> body = emit_rmw(assembler, shape, registers); !body) {
-    emit(asmjit::kErrorInvalidState);
-    static_cast<void>(emit.finish("emit_rmw_function"));
+    emit.undo();
     return body;
   }
   if (!needs->result) {

@@ -356,8 +356,7 @@ Result<> emit_rmw_function(Assembler& assembler, const RmwShape& shape) noexcept
   }
   if (Result<> prologue = emit.finish("emit_rmw_function"); !prologue) return prologue;
   if (Result<> body = emit_rmw(assembler, shape, registers); !body) {
-    emit(asmjit::kErrorInvalidState);
-    static_cast<void>(emit.finish("emit_rmw_function"));
+    emit.undo();
     return body;
   }
   if (!needs->result) {

@@ -365,6 +365,85 @@ TEST(RmwEmission, FunctionsStartWithBtiEndWithRetAndFitTheBound) {
   }
 }
 
+// ---- LSE128, which no emulator here runs ----
+
+/// Just enough of arm64 to run what kA64Lse128 emits for swap, clear and set: BTI, MOV, RET, and
+/// the three pairs by their definition in the Arm ARM (Rt and Rt2 go in, the old memory comes out).
+struct Lse128Model {
+  std::array<std::uint64_t, 32> x{};
+  std::array<std::uint64_t, 2> memory{};
+
+  ::testing::AssertionResult run(std::span<const std::byte> code) {
+    for (std::size_t at = 0; at < code.size(); at += 4) {
+      std::uint32_t word = 0;
+      std::memcpy(&word, code.data() + at, sizeof word);
+      if (word == 0xd503245f) continue;  // BTI c
+      if (word == 0xd65f03c0) {          // RET
+        return at + 4 == code.size() ? ::testing::AssertionSuccess()
+                                     : ::testing::AssertionFailure() << "code after RET";
+      }
+      if ((word & 0xffe0ffe0) == 0xaa0003e0) {  // MOV Xd, Xm
+        const std::uint32_t from = word >> 16U & 31U;
+        x[word & 31U] = from == 31 ? 0 : x[from];
+        continue;
+      }
+      const std::uint32_t opcode = word & 0xff20fc00U;
+      const std::array<std::size_t, 2> pair{word & 31U, word >> 16U & 31U};
+      if ((word >> 5U & 31U) != 0) return ::testing::AssertionFailure() << "address not in X0";
+      if (pair[0] == 31 || pair[1] == 31 || pair[0] == pair[1]) {
+        return ::testing::AssertionFailure() << "undefined or unpredictable registers";
+      }
+      for (std::size_t half = 0; half < 2; ++half) {
+        std::uint64_t& value = x[pair[half]];
+        const std::uint64_t old = memory[half];
+        if (opcode == 0x19208000) {
+          memory[half] = value;  // SWPP
+        } else if (opcode == 0x19201000) {
+          memory[half] = old & ~value;  // LDCLRP
+        } else if (opcode == 0x19203000) {
+          memory[half] = old | value;  // LDSETP
+        } else {
+          return ::testing::AssertionFailure() << "unexpected word " << std::hex << word;
+        }
+        value = old;
+      }
+    }
+    return ::testing::AssertionFailure() << "no RET";
+  }
+};
+
+TEST(RmwLse128, ItsMeaningByAModel) {
+  const std::array<std::uint64_t, 5> edges{0, 1, ~std::uint64_t{0}, std::uint64_t{1} << 63U,
+                                           0x0123'4567'89ab'cdef};
+  for (const RmwShape& shape : all_rmw_shapes()) {
+    if (shape.target != RmwTarget::kA64Lse128 || shape.width != 16) continue;
+    if (shape.op != RmwOp::kSwap && shape.op != RmwOp::kClear && shape.op != RmwOp::kSet) continue;
+    std::array<std::byte, kMaxRmwFunctionSize> buffer{};
+    const std::size_t size = emit_rmw_function(shape, buffer).value();
+    for (const std::uint64_t low : edges) {
+      for (const std::uint64_t high : edges) {
+        for (const std::uint64_t operand : edges) {
+          Lse128Model cpu;
+          cpu.memory = {low, high};
+          cpu.x[1] = operand;
+          cpu.x[2] = ~operand;
+          ASSERT_TRUE(cpu.run(std::span(buffer).first(size))) << to_string(shape);
+          const auto stored = [&](std::uint64_t old, std::uint64_t value) {
+            return shape.op == RmwOp::kSwap    ? value
+                   : shape.op == RmwOp::kClear ? old & ~value
+                                               : old | value;
+          };
+          EXPECT_EQ(cpu.memory[0], stored(low, operand)) << to_string(shape);
+          EXPECT_EQ(cpu.memory[1], stored(high, ~operand)) << to_string(shape);
+          const bool fetches = shape.result == RmwResult::kFetch;
+          EXPECT_EQ(cpu.x[0], fetches ? low : 0) << to_string(shape);
+          EXPECT_EQ(cpu.x[1], fetches ? high : 0) << to_string(shape);
+        }
+      }
+    }
+  }
+}
+
 // ---- What is refused ----
 
 TEST(RmwRefusal, SixteenBytesWithoutCmpxchg16bAreUnsupported) {
