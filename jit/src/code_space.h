@@ -18,7 +18,7 @@ class CodeSpace {
     if (size != 0) insert(0, size);
   }
 
-  [[nodiscard]] std::optional<std::size_t> take(std::size_t size) {
+  std::optional<std::size_t> take(std::size_t size) {
     const auto found = by_size_.lower_bound({size, 0});
     if (found == by_size_.end()) return std::nullopt;
     const auto [have, offset] = *found;

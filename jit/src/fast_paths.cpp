@@ -427,7 +427,7 @@ Result<std::size_t> emit_fast_path_function(FastPath path, const FastPathLayout&
 
 Result<FastPaths> FastPaths::create(CodeCache& cache, const FastPathLayout& layout,
                                     const SlowPaths& slow) {
-  const RmwTarget target = best_rmw_target(arch::cpu_features());
+  const RmwTarget target = best_rmw_target(host_features());
   FastPaths paths(cache);
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     std::array<std::byte, kMaxFastPathSize> code{};

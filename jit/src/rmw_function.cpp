@@ -10,6 +10,11 @@
 
 namespace touchstone::jit {
 
+const arch::CpuFeatures& host_features() noexcept {
+  static const arch::CpuFeatures features = arch::cpu_features();
+  return features;
+}
+
 RmwTarget best_rmw_target(const arch::CpuFeatures& features,
                           InstructionSet instruction_set) noexcept {
   using arch::CpuFeature;
@@ -42,7 +47,7 @@ Result<RmwFunction> RmwFunction::create(CodeCache& cache, const RmwShape& shape)
   std::array<std::byte, kMaxRmwFunctionSize> code{};
   const Result<std::size_t> size = emit_rmw_function(shape, code);
   if (!size) return std::unexpected(size.error());
-  if (!can_run(shape.target, arch::cpu_features())) {
+  if (!can_run(shape.target, host_features())) {
     return std::unexpected(Error{.code = ErrorCode::kUnsupported,
                                  .operation = "RmwFunction::create",
                                  .detail = "this CPU does not run the target's instructions"});
@@ -54,7 +59,7 @@ Result<RmwFunction> RmwFunction::create(CodeCache& cache, const RmwShape& shape)
 }
 
 Result<RmwFunction> RmwFunction::create_for_host(CodeCache& cache, RmwShape shape) {
-  shape.target = best_rmw_target(arch::cpu_features());
+  shape.target = best_rmw_target(host_features());
   return create(cache, shape);
 }
 

@@ -339,7 +339,7 @@ Result<TouchKernel> TouchKernel::create(CodeCache& cache, const TouchShape& shap
   std::array<std::byte, kMaxTouchKernelSize> code{};
   const Result<std::size_t> size = emit_touch_kernel(shape, code);
   if (!size) return std::unexpected(size.error());
-  if (!can_run(needed_target(shape), arch::cpu_features())) {
+  if (!can_run(needed_target(shape), host_features())) {
     return std::unexpected(unsupported("this CPU does not run the target's instructions"));
   }
   if (shape.access == TouchAccess::kZeroBlock && arch::zva_block_size() == 0) {
@@ -450,8 +450,7 @@ TouchKernelRegistration::~TouchKernelRegistration() {
 
 Result<TouchKernelRegistration> TouchKernelRegistration::create(CodeCache& cache) {
   return create(
-      cache,
-      {.access = TouchAccess::kAdd, .width = 8, .target = best_rmw_target(arch::cpu_features())});
+      cache, {.access = TouchAccess::kAdd, .width = 8, .target = best_rmw_target(host_features())});
 }
 
 Result<TouchKernelRegistration> TouchKernelRegistration::create(CodeCache& cache,

@@ -9,7 +9,7 @@
 size_t emit_from_c(uint32_t width, int target, unsigned char* buffer, size_t capacity,
                    touchstone_jit_error* error) {
   const touchstone_rmw_shape shape = {TOUCHSTONE_RMW_ADD, width, TOUCHSTONE_RMW_ACQ_REL,
-                                      TOUCHSTONE_RMW_FETCH, (touchstone_rmw_target)target};
+                                      TOUCHSTONE_RMW_FETCH, (uint32_t)target};
   touchstone_rmw_registers registers;
   memset(&registers, TOUCHSTONE_RMW_NO_REGISTER, sizeof registers);
   registers.address = 7;

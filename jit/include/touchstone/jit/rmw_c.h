@@ -46,13 +46,14 @@ typedef enum touchstone_rmw_target {
   TOUCHSTONE_RMW_X86_64_CX16
 } touchstone_rmw_target;
 
-/* One atomic read-modify-write; `width` is 1, 2, 4, 8 or 16 bytes. */
+/* One atomic read-modify-write. Plain numbers, so that a wrong one is an error and not undefined.
+ */
 typedef struct touchstone_rmw_shape {
-  touchstone_rmw_op op;
-  uint32_t width;
-  touchstone_rmw_order order;
-  touchstone_rmw_result result;
-  touchstone_rmw_target target;
+  uint32_t op;     /* touchstone_rmw_op */
+  uint32_t width;  /* 1, 2, 4, 8 or 16 bytes */
+  uint32_t order;  /* touchstone_rmw_order */
+  uint32_t result; /* touchstone_rmw_result */
+  uint32_t target; /* touchstone_rmw_target */
 } touchstone_rmw_shape;
 
 #define TOUCHSTONE_RMW_NO_REGISTER 0xff

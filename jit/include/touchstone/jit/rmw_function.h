@@ -12,6 +12,10 @@
 
 namespace touchstone::jit {
 
+/// The features of the CPU that runs this, asked for once: CPUID costs tens of microseconds in a
+/// virtual machine. Thread-safe.
+[[nodiscard]] const arch::CpuFeatures& host_features() noexcept;
+
 /// The best target for a CPU with these features: LSE128, else LSE, else load-exclusive loops; or
 /// on x86-64 with CMPXCHG16B, else without. Thread-safe.
 [[nodiscard]] RmwTarget best_rmw_target(
