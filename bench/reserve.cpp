@@ -12,7 +12,6 @@
 namespace {
 
 using touchstone::Result;
-using touchstone::heap::Commitment;
 using touchstone::heap::MemoryRange;
 using touchstone::heap::Protection;
 using touchstone::heap::Reservation;

@@ -53,6 +53,7 @@ struct Options {
 
 std::vector<std::string> strategy_names() {
   std::vector<std::string> names;
+  names.reserve(heap::all_pretouch_strategies().size());
   for (const auto strategy : heap::all_pretouch_strategies()) {
     names.emplace_back(heap::to_string(strategy));
   }
@@ -61,6 +62,7 @@ std::vector<std::string> strategy_names() {
 
 std::vector<std::string> access_names() {
   std::vector<std::string> names;
+  names.reserve(jit::kTouchAccessCount);
   for (std::size_t i = 0; i < jit::kTouchAccessCount; ++i) {
     names.emplace_back(jit::to_string(static_cast<jit::TouchAccess>(i)));
   }
