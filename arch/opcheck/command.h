@@ -42,6 +42,7 @@ void register_sweep(CLI::App& app, Action& chosen);
 void register_masks(CLI::App& app, Action& chosen);
 void register_table(CLI::App& app, Action& chosen);
 void register_oracles(CLI::App& app, Action& chosen);
+void register_scan(CLI::App& app, Action& chosen);
 
 /// Keys that open the JSON document of every subcommand: schema, version, tool. `schema_name` is
 /// "classify", "sweep" and so on, which makes the schema "touchstone.opcheck.classify";

@@ -19,7 +19,8 @@ namespace {
 
 // One line per subcommand, in the order that --help shows.
 constexpr RegisterCommand kCommands[] = {
-    register_classify, register_sweep, register_masks, register_table, register_oracles,
+    register_classify, register_scan,  register_sweep,
+    register_masks,    register_table, register_oracles,
 };
 
 int run_checked(int argc, const char* const* argv, Console& console) {
