@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -17,6 +20,7 @@ namespace touchstone::arch::opcheck {
 namespace {
 
 constexpr std::size_t kDefaultFunctions = 10;
+constexpr std::uint64_t kMaxStride = std::uint64_t{1} << 40U;
 
 struct ScanOptions {
   std::vector<std::string> files;
@@ -92,7 +96,7 @@ void register_scan(CLI::App& app, Action& chosen) {
   command->add_option("FILE", options->files,
                       "ELF files (also relocatable and core files), ar archives, kernel images");
   command->add_option("--pid", options->pid, "Scan the executable memory of this process")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, std::numeric_limits<pid_t>::max()));
   command->add_flag("--json", options->json, "Print JSON");
   command
       ->add_option("--functions", options->functions,
@@ -102,7 +106,7 @@ void register_scan(CLI::App& app, Action& chosen) {
       ->add_option("--min-stride", options->min_stride,
                    "Smallest step, in bytes, of a loop that counts as pre-touch")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::uint64_t{1}, kMaxStride));
   command->callback([options, &chosen] {
     if (options->files.empty() && options->pid == 0) {
       throw CLI::RequiredError("a FILE or --pid");

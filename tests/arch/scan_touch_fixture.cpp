@@ -49,7 +49,9 @@ void touch_xor_4096(char* begin, char* end) {
 void touch_and_4096(char* begin, char* end) {
   LOOP(4096) __atomic_fetch_and(as<int>(p), -1, ORDER);
 }
-void touch_cas_4096(char* begin, char* end) { LOOP(4096) keep_by_compare_and_swap(as<int>(p)); }
+void touch_cas_4096(char* begin, char* end) {
+  LOOP(4096) keep_by_compare_and_swap(as<int>(p));
+}
 void touch_cas_half_8192(char* begin, char* end) {
   LOOP(8192) keep_by_compare_and_swap(as<std::uint16_t>(p));
 }
@@ -89,11 +91,17 @@ void touch_atomic_ref_4096(char* begin, char* end) {
 void touch_atomic_object_4096(char* begin, char* end) {
   LOOP(4096) reinterpret_cast<std::atomic<int>*>(p)->fetch_or(0);
 }
-__attribute__((noinline)) void touch_one(char* p) { __atomic_fetch_add(as<int>(p), 0, ORDER); }
-void touch_by_call_4096(char* begin, char* end) { LOOP(4096) touch_one(p); }
+__attribute__((noinline)) void touch_one(char* p) {
+  __atomic_fetch_add(as<int>(p), 0, ORDER);
+}
+void touch_by_call_4096(char* begin, char* end) {
+  LOOP(4096) touch_one(p);
+}
 
 // Changes the value.
-void calm_count(char* begin, char* end) { LOOP(4096) __atomic_fetch_add(as<int>(p), 1, ORDER); }
+void calm_count(char* begin, char* end) {
+  LOOP(4096) __atomic_fetch_add(as<int>(p), 1, ORDER);
+}
 void calm_lock(char* begin, char* end) {
   LOOP(4096) {
     int expected = 0;
@@ -103,9 +111,13 @@ void calm_lock(char* begin, char* end) {
 void calm_given(char* begin, char* end, int value) {
   LOOP(4096) __atomic_fetch_or(as<int>(p), value, ORDER);
 }
-void calm_swap(char* begin, char* end) { LOOP(4096) __atomic_exchange_n(as<int>(p), 0, ORDER); }
+void calm_swap(char* begin, char* end) {
+  LOOP(4096) __atomic_exchange_n(as<int>(p), 0, ORDER);
+}
 // Steps by less than a page.
-void calm_lines(char* begin, char* end) { LOOP(64) __atomic_fetch_add(as<int>(p), 0, ORDER); }
+void calm_lines(char* begin, char* end) {
+  LOOP(64) __atomic_fetch_add(as<int>(p), 0, ORDER);
+}
 void calm_words(int* begin, int* end) {
   for (int* p = begin; p < end; ++p) keep_by_compare_and_swap(p);
 }
@@ -115,14 +127,18 @@ void calm_spin(int* p) {
   }
 }
 // Is no read-modify-write.
-void calm_store(char* begin, char* end) { LOOP(4096) __atomic_store_n(as<int>(p), 0, ORDER); }
+void calm_store(char* begin, char* end) {
+  LOOP(4096) __atomic_store_n(as<int>(p), 0, ORDER);
+}
 int calm_load(char* begin, char* end) {
   int sum = 0;
   LOOP(4096) sum += __atomic_load_n(as<int>(p), ORDER);
   return sum;
 }
 // Is no loop.
-void calm_once(char* p) { __atomic_fetch_add(as<int>(p), 0, ORDER); }
+void calm_once(char* p) {
+  __atomic_fetch_add(as<int>(p), 0, ORDER);
+}
 // Follows pointers.
 struct Node {
   Node* next;
