@@ -343,7 +343,9 @@ TEST_F(Choice, AutomaticGoesOnWithTheNextBestWhereOneStopsWorking) {
       EXPECT_THAT(outcome->choice->reason, HasSubstr("stopped on the way"));
       if (testing::fault_counts_are_exact()) {
         const std::uint64_t each = in_use ? 2 : 1;
-        EXPECT_LE(outcome->faults->minor, each * memory.size() / page_size()) << "no page twice";
+        // A few faults of the thread itself may come on top.
+        EXPECT_LE(outcome->faults->minor, each * memory.size() / page_size() + 8)
+            << "no page twice";
       }
     }
   }
