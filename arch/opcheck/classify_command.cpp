@@ -143,8 +143,8 @@ class Classifier {
                           note.empty() ? "" : ", ", note);
     }
     for (std::size_t i = 0; i < texts.size(); ++i) {
-      line += fmt::format("; {}: {}", to_string(sources_[i]->kind()),
-                          texts[i] ? *texts[i] : "undefined");
+      line +=
+          fmt::format("; {}: {}", to_string(sources_[i]->kind()), texts[i].value_or("undefined"));
     }
     console_.out << line << '\n';
   }
@@ -176,8 +176,8 @@ class Classifier {
     }
     Json& oracles = json["oracles"] = Json::object();
     for (std::size_t i = 0; i < texts.size(); ++i) {
-      oracles[std::string(to_string(sources_[i]->kind()))] =
-          texts[i] ? Json(*texts[i]) : Json(nullptr);
+      Json& oracle = oracles[std::string(to_string(sources_[i]->kind()))];
+      if (const auto& text = texts[i]) oracle = *text;
     }
     return json;
   }

@@ -74,7 +74,8 @@ bool Comparer::agrees_remembered(const a64::MemoryAccess& access, std::uint32_t 
                                  const Reading& reading) {
   const std::uint32_t details = details_of(access, word);
   const std::size_t hash = (reinterpret_cast<std::uintptr_t>(access.encoding) >> 4) * 31 +
-                           (reinterpret_cast<std::uintptr_t>(&reading) >> 4) * 7 + details * 13;
+                           (reinterpret_cast<std::uintptr_t>(&reading) >> 4) * 7 +
+                           std::uintptr_t{details} * 13;
   Remembered& slot = memory_[(hash ^ hash >> 12) % kMemorySize];
   if (slot.row != access.encoding || slot.reading != &reading || slot.details != details) {
     slot = {access.encoding, &reading, details, agrees(*plan_.rules, access, word, reading)};

@@ -61,7 +61,7 @@ void AllWords::fill(std::size_t chunk, std::vector<std::uint32_t>& words) const 
 std::uint64_t SampleWords::chunk_size(std::size_t chunk) const {
   if (is_system(chunk)) return (std::uint64_t{1} << 19) * std::size(kEnds);
   const Fields fields = fields_of(chunk);
-  return std::uint64_t{8 * 64} * fields.rt.size() * fields.rn.size() * fields.rs.size();
+  return std::uint64_t{512} * fields.rt.size() * fields.rn.size() * fields.rs.size();
 }
 
 void SampleWords::fill(std::size_t chunk, std::vector<std::uint32_t>& words) const {

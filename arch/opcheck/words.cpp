@@ -31,6 +31,7 @@ std::expected<std::uint32_t, std::string> parse_word(std::string_view token,
   }
   std::uint32_t word = 0;
   const char* const end = digits.data() + digits.size();
+  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): the end is given
   const auto [stop, status] = std::from_chars(digits.data(), end, word, hex ? 16 : 10);
   if (status == std::errc::result_out_of_range) return std::unexpected("exceeds 32 bits");
   if (status != std::errc{} || stop != end) return std::unexpected("is not a number");

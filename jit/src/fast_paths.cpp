@@ -332,7 +332,7 @@ namespace {
 Result<> emit_function(a64::Assembler& as, FastPath path, const FastPathLayout& layout,
                        const SlowPaths& slow, RmwTarget target) noexcept {
   // (mutator, argument) in X0 and X1; the result in X0 at the end.
-  FastPathRegisters registers{.mutator = 0, .input = 1, .result = 2, .scratch = {3, 4, 5}};
+  const FastPathRegisters registers{.mutator = 0, .input = 1, .result = 2, .scratch = {3, 4, 5}};
   const asmjit::Label away = as.newLabel();
   Emission emit(as);
   emit.word(0xD503245F);  // BTI c
