@@ -104,7 +104,7 @@ class LlvmOracle final : public Oracle {
     return {text.substr(0, tab), text.substr(tab + 1)};
   }
 
-  const LlvmApi& api_;
+  LlvmApi api_;
   void* context_;
   std::array<char, 256> text_{};
   ReadingTable table_;

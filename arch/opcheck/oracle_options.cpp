@@ -51,6 +51,7 @@ void add_oracle_options(CLI::App& command, OracleChoice& choice) {
                   "capstone, llvm, objdump, all or none, several separated by commas (default: "
                   "capstone and, where found, llvm)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::IsMember({"capstone", "llvm", "objdump", "all", "none"}))
       ->type_name("NAME");
   add_oracle_search_options(command, choice.search);

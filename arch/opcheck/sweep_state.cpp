@@ -171,9 +171,8 @@ SweepResult result_of(const Json& json, const SweepPlan& plan) {
                           .oracle = oracle,
                           .reading = entry.at(3).get<std::string>()}] = bucket_of(entry.at(4));
   }
-  for (std::size_t i = 0; i < plan.gaps.size(); ++i) {
-    result.gaps.push_back(bucket_of(json.at("gaps").at(i)));
-  }
+  for (const Json& gap : json.at("gaps")) result.gaps.push_back(bucket_of(gap));
+  if (result.gaps.size() != plan.gaps.size()) throw std::length_error("gaps has the wrong length");
   for (const Json& entry : json.at("forced")) {
     result.forced[{.missed = entry.at(0).get<bool>(), .family = entry.at(1).get<std::string>()}] = {
         .words = bucket_of(entry.at(2)), .oracles = verdicts_of(entry.at(3))};
