@@ -200,7 +200,9 @@ std::string explain(const std::vector<PretouchTrial>& trials, const PretouchTria
     if (&trial == &chosen) continue;
     text += "; " + describe(trial);
     if (!trial.error && !trial.sound && chosen.sound) {
-      text += trial.minor_faults > trial.expected_faults ? " (double faults)" : " (not whole)";
+      const bool whole = trial.populated == trial.length;
+      text +=
+          whole && trial.minor_faults > trial.expected_faults ? " (double faults)" : " (not whole)";
     }
   }
   const bool faster = std::ranges::any_of(trials, [&chosen](const PretouchTrial& trial) {

@@ -102,8 +102,11 @@ inline bool atomics_fault_twice() {
   const FreshMemory memory(16 * page_size(), page_size());
   ::madvise(memory.begin(), memory.size(), MADV_NOHUGEPAGE);
   const std::uint64_t before = minor_faults_of_thread();
+  std::uint64_t zero = 0;
+  __asm__("" : "+r"(zero));  // a known 0 would be optimised away
   for (std::size_t i = 0; i < memory.size(); i += page_size()) {
-    __atomic_fetch_add(reinterpret_cast<std::uint64_t*>(memory.begin() + i), 0, __ATOMIC_RELAXED);
+    __atomic_fetch_add(reinterpret_cast<std::uint64_t*>(memory.begin() + i), zero,
+                       __ATOMIC_RELAXED);
   }
   return minor_faults_of_thread() - before >= 2 * memory.size() / page_size();
 }

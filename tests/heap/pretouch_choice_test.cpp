@@ -223,6 +223,24 @@ TEST_F(Choice, WithoutScratchFallsBackToWhatWorksEverywhere) {
   }
 }
 
+TEST_F(Choice, AnyCallThatFailsOnceLeavesAChoice) {
+  std::size_t total = 1;
+  // Every seventh call: the trials repeat the same calls many times.
+  for (std::size_t nth = 1; nth <= total; nth += 7) {
+    forget_pretouch_choices();
+    FaultInjection calls;
+    calls.fail_nth(nth, EPERM);
+    const Result<PretouchChoice> choice =
+        choose_pretouch_strategy({.huge_pages = HugePageAdvice::kNoHuge});
+    total = std::max(total, calls.total());
+    ASSERT_TRUE(ok(choice)) << nth;
+    EXPECT_NE(choice->reason, "");
+    const PretouchTrial* const trial = trial_of(*choice, choice->strategy);
+    EXPECT_TRUE(trial == nullptr || trial->populated == trial->length) << nth;
+  }
+  EXPECT_GT(total, 50U);
+}
+
 TEST_F(Choice, BadGeometryIsRefused) {
   EXPECT_TRUE(fails_with(ErrorCode::kInvalidArgument,
                          choose_pretouch_strategy({.geometry = {4096, 4096}})));
