@@ -8,7 +8,6 @@
 namespace touchstone::arch::opcheck {
 namespace {
 
-constexpr OracleVersion kAnyLater{~0U, ~0U, ~0U};
 constexpr OracleVersion kCapstone5{5, 0, 0};
 constexpr OracleVersion kCapstone5Last{5, ~0U, ~0U};
 
