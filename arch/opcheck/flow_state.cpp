@@ -215,8 +215,8 @@ std::optional<ValueId> FlowMachine::peek(const FlowState& state, ValueId address
     if (overlap(near->offset, near->size, offset, size)) return std::nullopt;
     if (near->offset > offset) break;
   }
-  if (size == 8 && values_.as_constant(address)) {
-    if (const auto known = follow(constants_, *values_.as_constant(address))) {
+  if (const auto place = values_.as_constant(address); size == 8 && place) {
+    if (const auto known = follow(constants_, *place)) {
       return values_.constant(*known);
     }
   }
@@ -272,11 +272,10 @@ void FlowMachine::step(FlowState& state, std::uint64_t pc, std::uint32_t word,
     step_register(state, pc, word);
   } else if ((major & 0x7) == 0x7) {
     step_float(state, pc, word);
-  } else if (major == 0x2) {
-    // SVE: a few forms (INCD, RDVL, CNTD …) write a general register there.
+  } else if (major == 0x2 || (word & 0xfff00000) == 0xd5300000 ||
+             (word & 0xfff80000) == 0xd5280000) {
+    // SVE, of which a few forms (INCD, RDVL, CNTD …) write a general register there; MRS; SYSL.
     unknown(state, pc, bits(word, 4, 0));
-  } else if ((word & 0xfff00000) == 0xd5300000 || (word & 0xfff80000) == 0xd5280000) {
-    unknown(state, pc, bits(word, 4, 0));  // MRS, SYSL
   }
 }
 
