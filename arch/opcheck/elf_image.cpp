@@ -77,6 +77,7 @@ struct Segment {
 struct MappingSymbol {
   std::size_t section = 0;
   std::uint64_t address = 0;
+  std::size_t order = 0;  // in the symbol table: of two at one place the later counts
   bool is_code = false;
 };
 
@@ -326,7 +327,10 @@ class Reader {
       const std::uint64_t address =
           image_.relocatable ? home.base + symbol.st_value : symbol.st_value;
       if (is_untyped && is_mapping_name(*name)) {
-        mapping_.push_back({.section = *place, .address = address, .is_code = (*name)[1] == 'x'});
+        mapping_.push_back({.section = *place,
+                            .address = address,
+                            .order = mapping_.size(),
+                            .is_code = (*name)[1] == 'x'});
       } else if (!name->empty() && (*name)[0] != '$' && !name->starts_with(".L")) {
         if (address - home.base >= home.size) continue;  // not where it says
         image_.functions.push_back(
@@ -341,10 +345,9 @@ class Reader {
 
   // Makes the ranges: each code section without what its mapping symbols call data.
   Result<> cut_ranges() {
-    std::stable_sort(mapping_.begin(), mapping_.end(),
-                     [](const MappingSymbol& a, const MappingSymbol& b) {
-                       return std::tie(a.section, a.address) < std::tie(b.section, b.address);
-                     });
+    std::sort(mapping_.begin(), mapping_.end(), [](const MappingSymbol& a, const MappingSymbol& b) {
+      return std::tie(a.section, a.address, a.order) < std::tie(b.section, b.address, b.order);
+    });
     auto mark = mapping_.begin();
     for (std::size_t i = 0; i < sections_.size(); ++i) {
       const Section& section = sections_[i];

@@ -88,7 +88,6 @@ FunctionFlow::FunctionFlow(const CodeImage& image, SummaryLookup summaries, std:
                            std::uint64_t end)
     : image_(image),
       summaries_(std::move(summaries)),
-      start_(start),
       values_(std::make_shared<ValueTable>()),
       machine_(*values_, image.got) {
   read_words(start, end);
@@ -315,8 +314,9 @@ void FunctionFlow::find_loops() {
     }
     loops_.push_back(std::move(loop));
   }
-  std::stable_sort(loops_.begin(), loops_.end(),
-                   [](const Loop& a, const Loop& b) { return a.size < b.size; });
+  std::sort(loops_.begin(), loops_.end(), [](const Loop& a, const Loop& b) {
+    return std::tie(a.size, a.header) < std::tie(b.size, b.header);
+  });
 }
 
 std::size_t FunctionFlow::block_at(std::uint64_t pc) const noexcept {

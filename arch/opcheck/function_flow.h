@@ -168,7 +168,6 @@ class FunctionFlow {
 
   const CodeImage& image_;
   SummaryLookup summaries_;
-  std::uint64_t start_ = 0;
   std::shared_ptr<ValueTable> values_;
   FlowMachine machine_;
   std::vector<Instruction> words_;
