@@ -170,8 +170,10 @@ std::string ScanReport::text(std::size_t functions) const {
   if (functions != 0 && !functions_.empty()) {
     std::vector<const Function*> most;
     for (const Function& function : functions_) most.push_back(&function);
-    std::stable_sort(most.begin(), most.end(),
-                     [](const Function* a, const Function* b) { return a->total > b->total; });
+    // Of equals the first comes first; the pointers are in that order.
+    std::sort(most.begin(), most.end(), [](const Function* a, const Function* b) {
+      return a->total != b->total ? a->total > b->total : a < b;
+    });
     most.resize(std::min(most.size(), functions));
     fmt::format_to(out, "  functions: {} of {} that access memory so\n", most.size(),
                    functions_.size());
