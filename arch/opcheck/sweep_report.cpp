@@ -166,8 +166,13 @@ void print_forced(std::ostream& out, const SweepPlan& plan, const SweepResult& r
     fmt::print(out, "  {:<16} {:>13} words, such as {}", key.family, grouped(tally.words.count),
                hex(tally.words.smallest));
     for (std::size_t oracle = 0; oracle < plan.oracles.size(); ++oracle) {
-      fmt::print(out, "; {} confirms {}", plan.oracles[oracle]->name(),
-                 cell(tally.oracles[oracle], tally.words.count));
+      const OracleVerdicts& verdicts = tally.oracles[oracle];
+      const std::string name = plan.oracles[oracle]->name();
+      if (verdicts.gap == tally.words.count) {
+        fmt::print(out, "; {} cannot judge", name);
+      } else {
+        fmt::print(out, "; {} confirms {}", name, cell(verdicts, tally.words.count));
+      }
     }
     fmt::print(out, "\n");
   }
