@@ -3,7 +3,7 @@
 #define TOUCHSTONE_BENCH_PAIRED_H_
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <limits>
 
 #include <benchmark/benchmark.h>
@@ -11,18 +11,22 @@
 namespace touchstone::bench {
 
 /// Times two ways of doing the same, in turns, so that both meet the same machine. Each call of
-/// `ours` and `theirs` does `operations` of them. Reports the time of an operation in the best turn
-/// of each, and their ratio: the noise of a shared machine only ever adds.
+/// `ours` and `theirs` does `operations` of them. Reports the processor time of an operation, all
+/// threads together, in the best turn of each, and their ratio: what else a shared machine does
+/// only ever adds, and waiting for a processor does not count.
 template <typename Ours, typename Theirs>
 void compare(benchmark::State& state, double operations, Ours&& ours, Theirs&& theirs) {
-  using Clock = std::chrono::steady_clock;
-  using Seconds = std::chrono::duration<double>;
   double best_ours = std::numeric_limits<double>::infinity();
   double best_theirs = best_ours;
   const auto seconds_of = [](auto&& work) {
-    const auto start = Clock::now();
+    const auto now = [] {
+      timespec time{};
+      clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+    };
+    const double start = now();
     work();
-    return Seconds(Clock::now() - start).count();
+    return now() - start;
   };
   for (auto iteration : state) {
     const double ours_now = seconds_of(ours);
