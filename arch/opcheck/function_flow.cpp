@@ -165,8 +165,8 @@ void FunctionFlow::build_blocks() {
     if (falls && block.last < words_.size() && words_[last].pc + 4 == words_[block.last].pc) {
       block.next = b + 1;
     }
-    if (targets[last]) {
-      block.taken = block_of[*targets[last]];
+    if (const auto target = targets[last]) {
+      block.taken = block_of[*target];
     } else if (kind == BranchKind::kJump) {
       block.tail_call = true;
     }
@@ -523,7 +523,7 @@ void FunctionFlow::join_memory(FlowState& joined, const std::vector<const FlowSt
 }
 
 std::optional<std::uint64_t> FunctionFlow::indirect_target(ValueId pointer) const {
-  if (const auto address = values_->as_constant(pointer)) return *address;
+  if (const auto address = values_->as_constant(pointer)) return address;
   const auto atom = values_->as_atom(pointer);
   if (!atom) return std::nullopt;
   const Atom& load = values_->atom_at(*atom);
@@ -892,39 +892,42 @@ std::vector<SteppingEffect> FunctionFlow::stepping_effects(std::uint64_t min_str
       *same = *step;
     }
   }
-  // An unrolled loop touches several times a trip: the distance between touches is what counts.
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    std::vector<std::size_t> group;
-    for (std::size_t j = 0; j < found.size(); ++j) {
-      if (found[j].loop != found[i].loop || !found[j].stride ||
-          found[j].stride != found[i].stride) {
-        continue;
-      }
-      const ValueId apart = values_->subtract(found[j].effect.address, found[i].effect.address);
-      if (values_->as_constant(apart)) group.push_back(j);
-    }
-    if (group.size() < 2 || group.front() != i) continue;
-    const auto n = static_cast<std::int64_t>(group.size());
-    const std::int64_t trip = *found[i].stride;
-    if (trip % n != 0) continue;
-    const std::int64_t each = trip / n;
-    std::vector<bool> seen(group.size(), false);
-    for (const std::size_t j : group) {
-      const auto apart = static_cast<std::int64_t>(*values_->as_constant(
-          values_->subtract(found[j].effect.address, found[i].effect.address)));
-      const std::int64_t place = ((apart % trip) + trip) % trip;
-      if (each != 0 && place % each == 0) {
-        const auto slot = static_cast<std::size_t>(place / each);
-        if (slot < seen.size()) seen[slot] = true;
-      }
-    }
-    if (!std::all_of(seen.begin(), seen.end(), [](bool value) { return value; })) continue;
-    for (const std::size_t j : group) found[j].stride = each;
-  }
+  tell_unrolled(found);
   std::erase_if(found, [&](const SteppingEffect& step) {
     return step.stride && magnitude(*step.stride) < min_stride;
   });
   return found;
+}
+
+void FunctionFlow::tell_unrolled(std::vector<SteppingEffect>& found) {
+  // Larger steps cross a whole address space in a few trips; kept out so that nothing overflows.
+  constexpr std::uint64_t kMaxTrip = std::uint64_t{1} << 48U;
+  struct Touch {
+    std::size_t index;
+    std::int64_t apart;  // from the first of its group
+  };
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::int64_t trip = found[i].stride.value_or(0);
+    if (trip == 0 || magnitude(trip) > kMaxTrip) continue;
+    std::vector<Touch> group;
+    for (std::size_t j = 0; j < found.size(); ++j) {
+      if (found[j].loop != found[i].loop || found[j].stride.value_or(0) != trip) continue;
+      const auto apart =
+          values_->as_constant(values_->subtract(found[j].effect.address, found[i].effect.address));
+      if (apart) group.push_back({j, static_cast<std::int64_t>(*apart)});
+    }
+    const auto count = static_cast<std::int64_t>(group.size());
+    if (count < 2 || group.front().index != i || trip % count != 0) continue;
+    // Evenly spread over the trip, one in each part of it?
+    const std::int64_t each = trip / count;
+    std::vector<bool> seen(group.size(), false);
+    for (const Touch& touch : group) {
+      const std::int64_t place = ((touch.apart % trip) + trip) % trip;
+      if (place % each == 0) seen[static_cast<std::size_t>(place / each)] = true;
+    }
+    if (std::find(seen.begin(), seen.end(), false) != seen.end()) continue;
+    for (const Touch& touch : group) found[touch.index].stride = each;
+  }
 }
 
 bool FunctionFlow::comes_from_callee(const AtomicEffect& effect) const {

@@ -163,6 +163,8 @@ class FunctionFlow {
   /// What one trip round the loop by way of `latch` adds to a value.
   [[nodiscard]] std::optional<ValueId> change(ValueId value, const Loop& loop, const Block& latch,
                                               unsigned depth);
+  /// An unrolled loop touches several times a trip: what counts is the distance between touches.
+  void tell_unrolled(std::vector<SteppingEffect>& found);
   [[nodiscard]] std::optional<SteppingEffect> step_of(const AtomicEffect& effect,
                                                       std::uint64_t min_stride);
 

@@ -7,6 +7,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -111,8 +112,8 @@ class Collector {
     if (mapping.inode == 0 || mapping.path.empty() || mapping.path[0] != '/') return nullptr;
     const auto known = std::find_if(images_.begin(), images_.end(),
                                     [&](const auto& entry) { return entry.first == mapping.path; });
-    if (known != images_.end()) return known->second ? &*known->second : nullptr;
-    auto& entry = images_.emplace_back(mapping.path, std::nullopt);
+    if (known != images_.end()) return known->second.get();
+    auto& entry = images_.emplace_back(mapping.path, nullptr);
     const std::string path = root_ + mapping.path;
     struct stat status{};
     if (::stat(path.c_str(), &status) != 0 || status.st_dev != mapping.device ||
@@ -124,8 +125,8 @@ class Collector {
     code_.files.push_back(std::move(*bytes));
     auto image = read_elf(code_.files.back().bytes());
     if (!image) return nullptr;
-    entry.second = std::move(*image);
-    return &*entry.second;
+    entry.second = std::make_unique<CodeImage>(std::move(*image));
+    return entry.second.get();
   }
 
   bool add_from_file(const CodeImage& file, const Mapping& mapping,
@@ -167,7 +168,7 @@ class Collector {
   std::string root_;
   ProcessCode& code_;
   std::uint32_t container_ = 0;
-  std::deque<std::pair<std::string, std::optional<CodeImage>>> images_;
+  std::vector<std::pair<std::string, std::unique_ptr<CodeImage>>> images_;
 };
 
 }  // namespace

@@ -169,6 +169,7 @@ std::string ScanReport::text(std::size_t functions) const {
   }
   if (functions != 0 && !functions_.empty()) {
     std::vector<const Function*> most;
+    most.reserve(functions_.size());
     for (const Function& function : functions_) most.push_back(&function);
     // Of equals the first comes first; the pointers are in that order.
     std::sort(most.begin(), most.end(), [](const Function* a, const Function* b) {

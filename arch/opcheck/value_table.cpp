@@ -201,13 +201,14 @@ ValueId ValueTable::low_bits_of(ValueId a, unsigned bits) {
     if (source.kind != AtomKind::kOperation) return a;
     const auto right = as_constant(source.y);
     const auto left = as_constant(source.x);
-    if (source.key == static_cast<std::uint64_t>(Operation::kZeroExtend) && right >= bits) {
+    const auto keeps = [bits](std::optional<std::uint64_t> mask) {
+      return mask && (*mask & mask_of(bits)) == mask_of(bits);
+    };
+    const auto operation = static_cast<Operation>(source.key);
+    if ((operation == Operation::kZeroExtend && right >= bits) ||
+        (operation == Operation::kAnd && keeps(right))) {
       a = source.x;
-    } else if (source.key == static_cast<std::uint64_t>(Operation::kAnd) && right &&
-               (*right & mask_of(bits)) == mask_of(bits)) {
-      a = source.x;
-    } else if (source.key == static_cast<std::uint64_t>(Operation::kAnd) && left &&
-               (*left & mask_of(bits)) == mask_of(bits)) {
+    } else if (operation == Operation::kAnd && keeps(left)) {
       a = source.y;
     } else {
       return a;
