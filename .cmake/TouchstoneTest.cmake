@@ -14,6 +14,7 @@ function(touchstone_add_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE
     touchstone_build_flags ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
+  touchstone_use_precompiled(${name} tests)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   set(properties LABELS ${arg_LABEL})
   if(arg_SERIAL)

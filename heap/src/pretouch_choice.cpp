@@ -131,12 +131,17 @@ PretouchTrial try_once(PretouchStrategy strategy, HugePageAdvice advice, std::si
   return trial;
 }
 
+/// A touch that faults twice takes twice the faults. A few more are the process's own: a page of
+/// its stack, of a library, or of a sanitizer.
+bool faulted_once(const PretouchTrial& trial) noexcept {
+  return trial.minor_faults <= trial.expected_faults + trial.expected_faults / 2;
+}
+
 void judge(std::vector<PretouchTrial>& trials) {
   std::size_t most_huge = 0;
   for (const PretouchTrial& trial : trials) most_huge = std::max(most_huge, trial.huge.value_or(0));
   for (PretouchTrial& trial : trials) {
-    trial.sound = !trial.error && trial.populated == trial.length &&
-                  trial.minor_faults <= trial.expected_faults &&
+    trial.sound = !trial.error && trial.populated == trial.length && faulted_once(trial) &&
                   trial.huge.value_or(0) == most_huge;
   }
 }
@@ -169,41 +174,39 @@ bool wins(PretouchStrategy a, PretouchStrategy b, const Try& again) {
   return won >= kWins;
 }
 
-std::string describe(const PretouchTrial& trial) {
-  char text[256];
-  if (trial.error) {
-    return std::string(to_string(trial.strategy)) + " failed: " + trial.error->message();
-  }
-  const double mebibyte = 1 << 20;
-  std::snprintf(text, sizeof text, "%s populated %.0f of %.0f MiB by %llu faults",
-                to_string(trial.strategy), static_cast<double>(trial.populated) / mebibyte,
-                static_cast<double>(trial.length) / mebibyte,
-                static_cast<unsigned long long>(trial.minor_faults));
-  std::string whole = text;
-  if (trial.huge) {
-    std::snprintf(text, sizeof text, ", %.0f MiB in huge pages",
-                  static_cast<double>(*trial.huge) / mebibyte);
-    whole += text;
-  }
-  if (trial.seconds > 0) {
-    std::snprintf(text, sizeof text, ", at %.1f GiB/s",
-                  static_cast<double>(trial.length) / trial.seconds / (mebibyte * 1024));
-    whole += text;
-  }
-  return whole;
+std::string speed(const PretouchTrial& trial) {
+  if (trial.seconds <= 0) return "in no time to speak of";
+  char text[64];
+  std::snprintf(text, sizeof text, "at %.1f GiB/s",
+                static_cast<double>(trial.length) / trial.seconds / (1 << 30));
+  return text;
+}
+
+/// What is wrong with a trial, or how fast it was.
+std::string describe(const PretouchTrial& trial, std::size_t most_huge) {
+  if (trial.error) return "fails (" + trial.error->message() + ")";
+  if (trial.populated < trial.length) return "leaves memory untouched";
+  if (!faulted_once(trial)) return "takes double faults";
+  if (trial.huge.value_or(0) < most_huge) return "brings fewer huge pages";
+  return "works " + speed(trial);
 }
 
 std::string explain(const std::vector<PretouchTrial>& trials, const PretouchTrial& chosen) {
-  std::string text =
-      "on " + std::to_string(chosen.length >> 20) + " MiB of scratch " + describe(chosen);
+  std::size_t most_huge = 0;
+  for (const PretouchTrial& trial : trials) most_huge = std::max(most_huge, trial.huge.value_or(0));
+  std::string text = std::string("tried on scratch memory, ") + to_string(chosen.strategy);
+  if (chosen.error) {
+    text += " " + describe(chosen, most_huge);
+  } else {
+    text += " gave " + std::to_string(chosen.populated >> 20) + " of " +
+            std::to_string(chosen.length >> 20) + " MiB by " + std::to_string(chosen.minor_faults) +
+            " faults";
+    if (chosen.huge) text += ", " + std::to_string(*chosen.huge >> 20) + " MiB in huge pages";
+    text += ", " + speed(chosen);
+  }
   for (const PretouchTrial& trial : trials) {
     if (&trial == &chosen) continue;
-    text += "; " + describe(trial);
-    if (!trial.error && !trial.sound && chosen.sound) {
-      const bool whole = trial.populated == trial.length;
-      text +=
-          whole && trial.minor_faults > trial.expected_faults ? " (double faults)" : " (not whole)";
-    }
+    text += std::string("; ") + to_string(trial.strategy) + " " + describe(trial, most_huge);
   }
   const bool faster = std::ranges::any_of(trials, [&chosen](const PretouchTrial& trial) {
     return trial.sound && chosen.sound && trial.seconds < chosen.seconds;

@@ -60,7 +60,7 @@ TEST_F(Choice, OfThisMachineIsSoundAndExplained) {
         EXPECT_NE(trial.strategy, PretouchStrategy::kLoadThenStore);
         EXPECT_NE(trial.strategy, PretouchStrategy::kAutomatic);
         if (!trial.sound || testing::kSanitized) continue;
-        EXPECT_LE(trial.minor_faults, trial.expected_faults);
+        EXPECT_LT(trial.minor_faults, 2 * trial.expected_faults);
         EXPECT_EQ(chosen->sound, true);
       }
     }
@@ -116,7 +116,7 @@ TEST_F(Choice, AnAdviceThatIsRefusedIsNotPicked) {
     ASSERT_NE(trial, nullptr);
     EXPECT_EQ(trial->error->system_errno, reason);
     EXPECT_FALSE(trial->sound);
-    EXPECT_THAT(owned->reason, HasSubstr("populate_write failed"));
+    EXPECT_THAT(owned->reason, HasSubstr("populate_write fails"));
     const Result<PretouchChoice> in_use = choose_pretouch_strategy({.memory_in_use = true});
     ASSERT_TRUE(ok(in_use));
     EXPECT_EQ(in_use->strategy, PretouchStrategy::kAtomicRmw);
@@ -167,7 +167,7 @@ TEST_F(Choice, DoubleFaultsAreSeen) {
   EXPECT_EQ(trial->populated, trial->length);
   EXPECT_GE(trial->minor_faults, 2 * trial->expected_faults);
   EXPECT_FALSE(trial->sound);
-  EXPECT_THAT(choice->reason, HasSubstr("(double faults)"));
+  EXPECT_THAT(choice->reason, HasSubstr("takes double faults"));
 }
 
 TEST_F(Choice, ShatteredHugePagesAreSeen) {
@@ -193,7 +193,7 @@ TEST_F(Choice, MissedPagesAreSeen) {
   ASSERT_NE(trial, nullptr);
   EXPECT_EQ(trial->populated, trial->length / 2);
   EXPECT_FALSE(trial->sound);
-  EXPECT_THAT(choice->reason, HasSubstr("(not whole)"));
+  EXPECT_THAT(choice->reason, HasSubstr("leaves memory untouched"));
 }
 
 TEST_F(Choice, AKernelThatWritesIsNotTriedForMemoryInUse) {
@@ -293,7 +293,7 @@ TEST_F(Choice, CollapsesOnlyWhereNothingElseGivesHugePages) {
       choose_pretouch_strategy({.huge_pages = HugePageAdvice::kHuge});
   ASSERT_TRUE(ok(choice));
   EXPECT_EQ(choice->strategy, PretouchStrategy::kCollapse);
-  EXPECT_TRUE(trial_of(*choice, PretouchStrategy::kCollapse)->sound);
+  EXPECT_TRUE(trial_of(*choice, PretouchStrategy::kCollapse)->sound) << choice->reason;
   EXPECT_FALSE(trial_of(*choice, PretouchStrategy::kPopulateWrite)->sound);
 }
 

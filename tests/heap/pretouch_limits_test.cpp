@@ -386,6 +386,7 @@ TEST_P(RealCgroup, BeyondItsLimitIsRefusedAndTheChildLives) {
 }
 
 TEST_P(RealCgroup, ClampedToItsLimitTheChildLives) {
+  if (testing::kThreadSanitizer) GTEST_SKIP() << "TSan's shadow of what is touched counts as well";
   const MemoryCgroup cgroup(GetParam());
   if (!cgroup.why().empty()) GTEST_SKIP() << cgroup.why();
   for (const HugePageAdvice advice : {HugePageAdvice::kNoHuge, HugePageAdvice::kHuge}) {

@@ -190,8 +190,8 @@ struct PretouchTrial {
   std::optional<std::size_t> huge{};
   /// CPU time of the touching, the best of the runs.
   double seconds = 0;
-  /// Populated wholly, by no more faults than expected, and by huge pages alone where any strategy
-  /// of the same round got some.
+  /// Populated wholly, without double faults, and by as many huge pages as the best of the round
+  /// got.
   bool sound = false;
 };
 
