@@ -69,11 +69,10 @@ void hundred_thousand_functions(benchmark::State& state) {
         return;
       }
       std::array<std::byte, kMaxRmwFunctionSize> code{};
-      const auto size =
-          emit_rmw_function({.op = static_cast<RmwOp>(i % kRmwOpCount),
-                             .width = static_cast<std::uint8_t>(1U << (i % 4)),
-                             .target = best_rmw_target(host_features())},
-                            code);
+      const auto size = emit_rmw_function({.op = static_cast<RmwOp>(i % kRmwOpCount),
+                                           .width = static_cast<std::uint8_t>(1U << (i % 4)),
+                                           .target = best_rmw_target(host_features())},
+                                          code);
       const auto added = (*cache)->add(std::span(code).first(size.value_or(0)), "function");
       if (!added) {
         state.SkipWithError(added.error().message().c_str());

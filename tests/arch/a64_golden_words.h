@@ -8,8 +8,8 @@
 
 namespace touchstone::arch::a64 {
 
-/// A word, what it was assembled from, and by what: llvm-mc 22.1.8 took all of them, and GNU as 2.40
-/// made the same words of those it knows.
+/// A word, what it was assembled from, and by what: llvm-mc 22.1.8 took all of them, and GNU
+/// as 2.40 made the same words of those it knows.
 struct GoldenWord {
   std::uint32_t word;
   bool gnu;
