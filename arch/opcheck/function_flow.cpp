@@ -141,8 +141,9 @@ void FunctionFlow::build_blocks() {
     if (!ends_block(kind)) continue;
     leader[i + 1] = true;
     if (kind == BranchKind::kEnd || kind == BranchKind::kIndirectJump) continue;
-    targets[i] = index_of(direct_target(branches[i], instruction.pc));
-    if (targets[i]) leader[*targets[i]] = true;
+    const std::optional<std::size_t> target = index_of(direct_target(branches[i], instruction.pc));
+    if (target) leader[*target] = true;
+    targets[i] = target;
   }
 
   std::vector<std::size_t> block_of(words_.size());
