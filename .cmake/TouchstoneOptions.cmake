@@ -55,8 +55,8 @@ if(TOUCHSTONE_DEVELOPER)
     $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual -Wold-style-cast>
     -Werror)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    # GCC 12 warns falsely where a string is added to a temporary one (GCC bug 105651).
-    target_compile_options(touchstone_build_flags INTERFACE -Wno-restrict)
+    # GCC 12 warns falsely where strings are added to temporary ones (GCC bug 105651 and its like).
+    target_compile_options(touchstone_build_flags INTERFACE -Wno-restrict -Wno-stringop-overflow)
   endif()
 endif()
 if(TOUCHSTONE_CCACHE)
