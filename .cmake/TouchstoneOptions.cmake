@@ -56,7 +56,8 @@ if(TOUCHSTONE_DEVELOPER)
     -Werror)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC 12 warns falsely where strings are added to temporary ones (GCC bug 105651 and its like).
-    target_compile_options(touchstone_build_flags INTERFACE -Wno-restrict -Wno-stringop-overflow)
+    target_compile_options(touchstone_build_flags INTERFACE
+      -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
   endif()
 endif()
 if(TOUCHSTONE_CCACHE)
