@@ -137,6 +137,11 @@ std::expected<void, std::string> run_program(
     return std::unexpected(
         fmt::format("{} was ended by signal {}", arguments[0], WTERMSIG(status)));
   }
+  // A shell's status for a program that is not there, and posix_spawn's own where the child is a
+  // real fork, as under an emulator.
+  if (WEXITSTATUS(status) == 127) {
+    return std::unexpected(fmt::format("cannot run {}: exit status 127", arguments[0]));
+  }
   if (WEXITSTATUS(status) != 0) {
     return std::unexpected(
         fmt::format("{} ended with exit status {}", arguments[0], WEXITSTATUS(status)));
