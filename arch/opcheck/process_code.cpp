@@ -59,7 +59,7 @@ std::optional<Mapping> parse_mapping(const std::string& line) {
   unsigned major_number = 0;
   unsigned minor_number = 0;
   int path_at = 0;
-  // NOLINTNEXTLINE(*-string-to-number-conversion): the kernel writes the line, and the count is checked
+  // NOLINTNEXTLINE(*-string-to-number-conversion): written by the kernel, and counted
   if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n",
                   &mapping.start, &mapping.end, permissions.data(), &mapping.offset, &major_number,
                   &minor_number, &mapping.inode, &path_at) < 7 ||
