@@ -71,8 +71,10 @@ struct Compiled {
   RmwOp op;
   std::array<RmwEntry, 4> entries;  ///< for 1, 2, 4 and 8 bytes
 };
+// NOLINTBEGIN(bugprone-macro-parentheses): the name of a template
 #define TOUCHSTONE_ALL_WIDTHS(name) \
   {name<std::uint8_t>, name<std::uint16_t>, name<std::uint32_t>, name<std::uint64_t>}
+// NOLINTEND(bugprone-macro-parentheses)
 constexpr std::array kCompiled{
     Compiled{RmwOp::kAdd, TOUCHSTONE_ALL_WIDTHS(compiled_add)},
     Compiled{RmwOp::kClear, TOUCHSTONE_ALL_WIDTHS(compiled_clear)},
@@ -134,6 +136,7 @@ void contended(benchmark::State& state, const Compiled& compiled, std::size_t wi
   constexpr unsigned threads = 2;
   const auto all = [&](RmwEntry entry) {
     std::vector<std::jthread> running;
+    running.reserve(threads);
     for (unsigned i = 0; i < threads; ++i) {
       running.emplace_back([entry] { run(entry, operations); });
     }

@@ -25,7 +25,6 @@ using touchstone::Result;
 using touchstone::heap::FastPathLayout;
 using touchstone::jit::CodeCache;
 using touchstone::jit::emit_allocate;
-using touchstone::jit::FastPathRegisters;
 using touchstone::jit::InstructionSet;
 using touchstone::jit::kHostInstructionSet;
 using touchstone::jit::kNoRegister;

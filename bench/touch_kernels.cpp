@@ -43,9 +43,10 @@ void touch_kernels(benchmark::State& state) {
   }
   void* end = static_cast<std::byte*>(memory) + length;
   const std::size_t page = arch::base_page_size();
+  const std::size_t pages = length / page;
   kernel->entry()(memory, end, page);
   bench::compare(
-      state, static_cast<double>(length / page), [&] { kernel->entry()(memory, end, page); },
+      state, static_cast<double>(pages), [&] { kernel->entry()(memory, end, page); },
       [&] { heap::compiler_touch_kernel().touch(memory, end, page); });
   munmap(memory, length);
 }

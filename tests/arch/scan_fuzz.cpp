@@ -14,7 +14,6 @@
 #include "code_source.h"
 #include "touch_loops.h"
 
-// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer names it
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace touchstone::arch::opcheck;  // NOLINT(google-build-using-namespace)
   if (size == 0) return 0;
