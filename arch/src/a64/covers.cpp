@@ -82,11 +82,19 @@ DecisionTree decision_tree(const Cover& cover) {
     });
   }
   std::ranges::sort(tree.branches, {}, &DecisionTree::Branch::key);
+  for (std::uint32_t bit = 1U << 31U; bit != 0 && tree.split == 0; bit >>= 1U) {
+    const auto has = [bit](const DecisionTree::Branch& branch) { return (branch.key & bit) != 0; };
+    if (std::ranges::count_if(tree.branches, has) != 1) continue;
+    const DecisionTree::Branch& alone = *std::ranges::find_if(tree.branches, has);
+    tree.split = bit;
+    for (const DecisionTree::Branch& other : tree.branches) tree.early |= other.key & ~alone.key;
+  }
   return tree;
 }
 
 DecisionTree::Decision DecisionTree::decide(std::uint32_t word) const noexcept {
-  Decision decision{.compares = 1};
+  Decision decision{.compares = split != 0 ? 2U : 1U};
+  if ((word & split) != 0 && (word & early) != 0) return decision;
   for (const Branch& branch : branches) {
     if ((word & selector) != branch.key) continue;
     ++decision.compares;

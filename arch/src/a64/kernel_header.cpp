@@ -59,9 +59,9 @@ namespace {
   return out + indent + " */\n";
 }
 
+/// The compares of a branch, indented; the words that fail them all are left to what follows.
 [[nodiscard]] std::string branch(const DecisionTree::Branch& branch) {
-  std::string out = "\tcase " + hexadecimal(branch.key) + ":\n";
-  out += "\t\tif (" + compare(branch.gate, "!=") + ")\n\t\t\treturn false;\n";
+  std::string out = "\t\tif (" + compare(branch.gate, "!=") + ")\n\t\t\treturn false;\n";
   Operands excluded = Operands::kNone;
   for (const Term& term : branch.terms) {
     if (term.except != excluded) {
@@ -75,6 +75,30 @@ namespace {
     out += "\t\tif (" + compare(term.cube, "==") + ")\n\t\t\treturn true;\n";
   }
   return out + "\t\treturn false;\n";
+}
+
+[[nodiscard]] std::string has_bits(std::uint32_t bits) {
+  return "if (insn & " + hexadecimal(bits) + ")";
+}
+
+/// The tree as statements of a function that ends with it.
+[[nodiscard]] std::string body(const DecisionTree& tree) {
+  std::string out;
+  const auto has_split = [&](const DecisionTree::Branch& part) {
+    return (part.key & tree.split) != 0;
+  };
+  const auto alone = std::ranges::find_if(tree.branches, has_split);
+  if (alone != tree.branches.end()) {
+    out += "\t" + has_bits(tree.split) + " {\n";
+    out += comment("Loads with an immediate offset, loads of pairs.", 2);
+    out += "\t\t" + has_bits(tree.early) + "\n\t\t\treturn false;\n";
+    out += branch(*alone) + "\t}\n\n";
+  }
+  out += "\tswitch (insn & " + hexadecimal(tree.selector & ~tree.split) + ") {\n";
+  for (const DecisionTree::Branch& part : tree.branches) {
+    if (!has_split(part)) out += "\tcase " + hexadecimal(part.key) + ":\n" + branch(part);
+  }
+  return out + "\tdefault:\n\t\treturn false;\n\t}\n";
 }
 
 constexpr std::string_view kTop =
@@ -97,8 +121,8 @@ constexpr std::string_view kTop =
 constexpr std::string_view kForcedWrite =
     "/*\n"
     " * An atomic that reads and writes reports ESR_ELx.WnR = 0 for as long as a\n"
-    " * read of the location faults too. Loads and stores of other classes cost\n"
-    " * one look at the class.\n"
+    " * read of the location faults too. Plain loads cost a look at one or two bits,\n"
+    " * and at most one compare.\n"
     " */\n"
     "static __always_inline bool aarch64_insn_is_forced_write(u32 insn)\n"
     "{\n";
@@ -122,11 +146,16 @@ Result<std::string> kernel_header() {
   std::string out{kTop};
   out += kForcedWrite;
   const DecisionTree tree = decision_tree(*forced);
-  out += "\tswitch (insn & " + hexadecimal(tree.selector) + ") {\n";
-  for (const DecisionTree::Branch& part : tree.branches) out += branch(part);
-  out += "\tdefault:\n\t\treturn false;\n\t}\n}\n\n";
+  out += body(tree) + "}\n\n";
 
   out += kLoadExclusive;
+  // The same bit as above, so that a compiler that inlines both looks at it once.
+  const bool is_apart = std::ranges::all_of(exclusive->terms, [&](const Term& term) {
+    return (term.cube.mask & ~term.cube.value & tree.split) == tree.split;
+  });
+  if (tree.split != 0 && is_apart) {
+    out += "\t" + has_bits(tree.split) + "\n\t\treturn false;\n\n";
+  }
   std::string_view lead = "\treturn ";
   for (const Term& term : exclusive->terms) {
     out += std::string(lead) + compare(term.cube, "==");

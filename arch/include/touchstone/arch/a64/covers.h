@@ -35,8 +35,11 @@ namespace touchstone::arch::a64 {
 /// The fewest plain compares that are true exactly for the words of is_load_exclusive().
 [[nodiscard]] TOUCHSTONE_API Result<Cover> load_exclusive_cover();
 
-/// A cover arranged for a decoder in a kernel's fault path: one look at the bits that tell the
-/// decode classes apart, one compare that turns away most of the class, then the compares left.
+/// A cover arranged for a decoder in a kernel's fault path, where most words are plain loads. One
+/// bit tells the class of the LSE atomics, which is also that of most loads, from all others, and a
+/// second one turns away the loads with an immediate offset and of pairs. Else, one look at the
+/// bits that tell the classes apart. Then one compare that turns away most of the class, and the
+/// compares left.
 struct DecisionTree {
   struct Branch {
     /// Of the words of this branch, the bits of `selector`.
@@ -48,11 +51,16 @@ struct DecisionTree {
   /// What a walk through the tree found, and its length.
   struct Decision {
     bool matches = false;
-    /// Comparisons made: the look at the selector, the gate, each term, each excluded register.
+    /// Comparisons made: the split, the early bit or the look at the selector, the gate, each term,
+    /// each excluded register.
     unsigned compares = 0;
   };
 
   std::uint32_t selector = 0;
+  /// The bit of `selector` that the keys of exactly one branch have, or 0 where there is none.
+  std::uint32_t split = 0;
+  /// Bits of `selector` that this branch lacks and others have.
+  std::uint32_t early = 0;
   std::vector<Branch> branches;
 
   /// Thread-safe.
