@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <benchmark/benchmark.h>
+#include <sched.h>
 
 #include <touchstone/jit/code_cache.h>
 #include <touchstone/jit/rmw_function.h>
@@ -132,18 +133,29 @@ void contended(benchmark::State& state, const Compiled& compiled, std::size_t wi
     state.SkipWithError(emitted.error().message().c_str());
     return;
   }
-  constexpr unsigned operations = 200'000;
-  constexpr unsigned threads = 2;
+  static constexpr unsigned operations = 40'000;
+  static constexpr unsigned threads = 2;
+  // Each on a processor of its own, and off together.
   const auto all = [&](RmwEntry entry) {
+    std::atomic<unsigned> ready{0};
     std::vector<std::jthread> running;
     running.reserve(threads);
     for (unsigned i = 0; i < threads; ++i) {
-      running.emplace_back([entry] { run(entry, operations); });
+      running.emplace_back([entry, i, &ready] {
+        cpu_set_t own;
+        CPU_ZERO(&own);
+        CPU_SET(i, &own);
+        // Where it is refused the scheduler does as it thinks best.
+        static_cast<void>(sched_setaffinity(0, sizeof own, &own));
+        ready.fetch_add(1);
+        while (ready.load() < threads) std::this_thread::yield();
+        run(entry, operations);
+      });
     }
   };
   touchstone::bench::compare(
       state, operations * threads, [&] { all(emitted->entry()); },
-      [&] { all(compiled.entries[width_log2]); });
+      [&] { all(compiled.entries[width_log2]); }, touchstone::bench::Turn::kMedian);
 }
 
 }  // namespace
@@ -158,6 +170,7 @@ int main(int argc, char** argv) {
       benchmark::RegisterBenchmark(("uncontended/" + name).c_str(), uncontended, compiled, width)
           ->UseManualTime();
       benchmark::RegisterBenchmark(("contended/" + name).c_str(), contended, compiled, width)
+          ->MinTime(2)  // for a median of hundreds of turns
           ->UseManualTime();
     }
   }

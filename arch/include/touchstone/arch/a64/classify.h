@@ -2,9 +2,11 @@
 #ifndef TOUCHSTONE_ARCH_A64_CLASSIFY_H_
 #define TOUCHSTONE_ARCH_A64_CLASSIFY_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include <touchstone/arch/a64/encodings.h>
@@ -212,56 +214,94 @@ inline constexpr Dispatch kDispatch = [] {
   return FirstFault::kNotListed;
 }
 
-/// What the registers of a forced write must be, besides what its key says.
-inline constexpr unsigned kNeedsKey = 1U;
-inline constexpr unsigned kNeedsEven = 2U;  ///< Rt and Rs are even.
-inline constexpr unsigned kNeedsNo31 = 4U;  ///< Neither Rt nor Rs is 31.
-inline constexpr unsigned kNeedsRt31 = 8U;  ///< Rt is 31.
-/// No row is to need this; a static_assert sees to it.
-inline constexpr unsigned kNeedsMore = 128U;
-
-[[nodiscard]] constexpr unsigned needs_of(const Encoding& row) noexcept {
-  unsigned needs = kNeedsKey;
-  switch (row.cube.mask & 0x001f001fU) {
-    case 0:
-      break;
-    case 0x00010001U:
-      needs |= row.cube.value & 0x00010001U ? kNeedsMore : kNeedsEven;
-      break;
-    case 0x0000001fU:
-      needs |= (row.cube.value & 31U) == 31U ? kNeedsRt31 : kNeedsMore;
-      break;
-    default:
-      needs |= kNeedsMore;
-      break;
+/// What rows ask of the registers of a forced write, as a number of three bits: whether Rt or Rs is
+/// odd, whether Rt is 31, whether Rs is 31. By register, as Rt and as Rs.
+inline constexpr unsigned kRegisterStates = 8;
+inline constexpr std::array<std::array<std::uint8_t, 32>, 2> kRegisterState = [] {
+  std::array<std::array<std::uint8_t, 32>, 2> states{};
+  for (std::uint8_t i = 0; i < 32; ++i) {
+    states[0][i] = static_cast<std::uint8_t>((i & 1U) | (i == 31 ? 2U : 0U));
+    states[1][i] = static_cast<std::uint8_t>((i & 1U) | (i == 31 ? 4U : 0U));
   }
-  if (row.excluded == (Operands::kRtIs31 | Operands::kRsIs31)) {
-    needs |= kNeedsNo31;
-  } else if (row.excluded != Operands::kNone) {
-    needs |= kNeedsMore;
-  }
-  return needs;
+  return states;
+}();
+[[nodiscard]] constexpr unsigned register_state(std::uint32_t word) noexcept {
+  const unsigned rt = kRegisterState[0][word & 31U];
+  const unsigned rs = kRegisterState[1][(word >> 16U) & 31U];
+  return rt | rs;
 }
 
-/// What is needed of the words of each key to be a forced write; 0 where none is.
-inline constexpr auto kForcedWriteKeys = [] {
-  std::array<std::uint8_t, std::size_t{1} << kKeyBits> keys{};
+/// The register states that a row allows, a bit each; nullopt where it asks for something else.
+[[nodiscard]] constexpr std::optional<unsigned> allowed_register_states(
+    const Encoding& row) noexcept {
+  constexpr std::uint32_t registers = 0x001f001fU;
+  const std::uint32_t mask = row.cube.mask & registers;
+  const std::uint32_t value = row.cube.value & registers;
+  const bool even = mask == 0x00010001U && value == 0;
+  const bool rt_31 = mask == 0x0000001fU && value == 31U;
+  const bool no_31 = row.excluded == (Operands::kRtIs31 | Operands::kRsIs31);
+  if (mask != 0 && !even && !rt_31) return std::nullopt;
+  if (row.excluded != Operands::kNone && !no_31) return std::nullopt;
+  unsigned allowed = 0;
+  for (unsigned state = 0; state < kRegisterStates; ++state) {
+    if (even && (state & 1U) != 0) continue;
+    if (rt_31 && (state & 2U) == 0) continue;
+    if (no_31 && (state & 6U) != 0) continue;
+    allowed |= 1U << state;
+  }
+  return allowed;
+}
+
+/// Calls visit(bits 31:21, bits 15:10) for each that words of `cube` can have.
+template <typename Visit>
+constexpr void for_each_opcode(Cube cube, Visit&& visit) {
+  const std::uint32_t free = ~cube.mask & 0xffe0fc00U;
+  std::uint32_t part = 0;
+  do {
+    const std::uint32_t word = (cube.value & 0xffe0fc00U) | part;
+    visit(word >> 21U, (word >> 10U) & 0x3fU);
+    part = (part - free) & free;
+  } while (part != 0);
+}
+
+/// Whether any forced write has these bits 31:21.
+inline constexpr auto kForcedWriteTops = [] {
+  std::array<bool, std::size_t{1} << 11U> tops{};
   for (const Encoding& row : kEncodings) {
     if (row.kind != Kind::kReadModifyWrite) continue;
-    const std::uint32_t value = key_of(row.cube.value);
-    const std::uint32_t free = ~key_of(row.cube.mask) & ((1U << kKeyBits) - 1);
-    std::uint32_t part = 0;
-    do {
-      std::uint8_t& key = keys[value | part];
-      key = static_cast<std::uint8_t>(key == 0 ? needs_of(row) : kNeedsMore);
-      part = (part - free) & free;
-    } while (part != 0);
+    for_each_opcode(row.cube, [&tops](std::uint32_t top, std::uint32_t) { tops[top] = true; });
   }
-  return keys;
+  return tops;
+}();
+
+/// The register states with which a word is a forced write, by bits 31:21 and then 15:10.
+struct ForcedWrites {
+  static constexpr auto kRows =
+      static_cast<std::size_t>(1 + std::ranges::count(kForcedWriteTops, true));
+  static_assert(kRows <= 256);
+  /// The row for bits 31:21; row 0 is empty.
+  std::array<std::uint8_t, kForcedWriteTops.size()> row{};
+  std::array<std::array<std::uint8_t, 64>, kRows> states{};
+};
+inline constexpr ForcedWrites kForcedWrites = [] {
+  ForcedWrites table;
+  std::uint8_t used = 0;
+  for (std::size_t top = 0; top < kForcedWriteTops.size(); ++top) {
+    if (kForcedWriteTops[top]) table.row[top] = ++used;
+  }
+  for (const Encoding& row : kEncodings) {
+    if (row.kind != Kind::kReadModifyWrite) continue;
+    const auto allowed = static_cast<std::uint8_t>(allowed_register_states(row).value_or(0));
+    for_each_opcode(row.cube, [&](std::uint32_t top, std::uint32_t bits) {
+      std::uint8_t& states = table.states[table.row[top]][bits];
+      states = static_cast<std::uint8_t>(states | allowed);
+    });
+  }
+  return table;
 }();
 static_assert([] {
-  for (const std::uint8_t needs : kForcedWriteKeys) {
-    if ((needs & kNeedsMore) != 0) return false;
+  for (const Encoding& row : kEncodings) {
+    if (row.kind == Kind::kReadModifyWrite && !allowed_register_states(row)) return false;
   }
   return true;
 }());
@@ -297,14 +337,9 @@ inline constexpr std::array<std::string_view, 4> kSetOptions{"", "t", "n", "tn"}
 /// read-modify-writes. Unallocated words are false; words that are CONSTRAINED UNPREDICTABLE but
 /// may access memory are true.
 [[nodiscard]] constexpr bool is_forced_write(std::uint32_t word) noexcept {
-  if (!detail::in_load_store_space(word)) return false;
-  const unsigned needs = detail::kForcedWriteKeys[detail::key_of(word)];
-  const unsigned odd = (word | (word >> 16U)) & 1U;
-  const unsigned rt_31 = ((word & 31U) + 1U) >> 5U;
-  const unsigned rs_31 = (((word >> 16U) & 31U) + 1U) >> 5U;
-  const unsigned lacks = odd * detail::kNeedsEven | (rt_31 | rs_31) * detail::kNeedsNo31 |
-                         (rt_31 ^ 1U) * detail::kNeedsRt31;
-  return needs != 0 && (needs & lacks) == 0;
+  const auto& states = detail::kForcedWrites.states[detail::kForcedWrites.row[word >> 21U]];
+  const unsigned allowed = states[(word >> 10U) & 0x3fU];
+  return ((allowed >> detail::register_state(word)) & 1U) != 0;
 }
 
 /// True for the load-exclusives (LDXR, LDAXR, LDXP, LDAXP, LDTXR, LDATXR): the read that a
