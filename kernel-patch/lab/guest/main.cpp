@@ -3,6 +3,7 @@
 // kernel command line says after "--", and powers the machine off; elsewhere it runs its arguments.
 #include <cstdio>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,10 @@
 #include <unistd.h>
 
 #include "cost.h"
+#include "machine.h"
 #include "matrix.h"
 #include "report.h"
+#include "runtime.h"
 #include "signals.h"
 #include "stress.h"
 #include "uffd.h"
@@ -64,8 +67,31 @@ int usage(std::string_view argument = {}) {
           "       guest uffd\n"
           "       guest stress [threads=N] [rounds=N] [forced=1]\n"
           "       guest exec PROGRAM [ARGUMENTS]\n"
+          "       guest runtime NAME [sample=1] PROGRAM [ARGUMENTS]\n"
+          "       guest script FILE, which holds one of these a line\n"
           "A + between two of them runs one after the other.\n");
   return 2;
+}
+
+int run(std::span<char*> arguments);
+
+// Runs the lines of a file, each split at spaces; empty lines and comments are left out.
+int run_script(const char* path) {
+  if (access(path, R_OK) != 0) {
+    perror(path);
+    return 2;
+  }
+  std::istringstream lines(lab::read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::vector<std::string> words;
+    std::istringstream split(line);
+    for (std::string word; split >> word;) words.push_back(word);
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    if (const int status = run(arguments); status != 0) return status;
+  }
+  return lab::any_failure() ? 1 : 0;
 }
 
 int run_one(std::span<char*> arguments) {
@@ -136,6 +162,12 @@ int run_one(std::span<char*> arguments) {
     Line("exec").add("program", arguments[1]).add("status", code).print();
     return code;
   }
+  if (verb == "runtime" && arguments.size() > 2) {
+    const bool sample = number_of(arguments[2], "sample") > 0;
+    const auto program = arguments.subspan(sample ? 3 : 2);
+    return program.empty() ? usage() : lab::run_runtime(arguments[1], program, sample);
+  }
+  if (verb == "script" && arguments.size() == 2) return run_script(arguments[1]);
   if (arguments.size() != 1) return usage();
   if (verb == "costs") {
     lab::run_fault_costs();
