@@ -39,6 +39,10 @@ const char* to_string(ErrorCode code) noexcept {
       return "unavailable";
     case ErrorCode::kFrozen:
       return "frozen after fork";
+    case ErrorCode::kTimedOut:
+      return "timed out";
+    case ErrorCode::kCorrupt:
+      return "corrupt";
     case ErrorCode::kSystem:
       return "system call failed";
   }

@@ -27,6 +27,8 @@ enum class ErrorCode : std::uint8_t {
   kBusy,             ///< The memory is in use in a way that the operation would break.
   kUnavailable,      ///< A source of information (procfs, sysfs) could not be read or parsed.
   kFrozen,           ///< The object is read-only in this process (after fork).
+  kTimedOut,         ///< It was not done in the time it was given; nothing has changed.
+  kCorrupt,          ///< A check of data found it broken; detail says what.
   kSystem,           ///< Any other failed system call; system_errno tells.
 };
 

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#ifndef TOUCHSTONE_HEAP_ROOTS_H_
+#define TOUCHSTONE_HEAP_ROOTS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include <touchstone/arch/export.h>
+#include <touchstone/heap/mutator.h>
+
+namespace touchstone::heap {
+
+/// Shows the collector where references lie outside the heap.
+class RootVisitor {
+ public:
+  RootVisitor() = default;
+  RootVisitor(const RootVisitor&) = delete;
+  RootVisitor& operator=(const RootVisitor&) = delete;
+
+  /// The address of a word that holds null or the start of an object; the collector updates it.
+  virtual void visit(void* slot) noexcept = 0;
+  /// As many words, one behind the other.
+  void visit_range(void* first, std::size_t count) noexcept {
+    for (std::size_t i = 0; i < count; ++i) visit(static_cast<std::byte*>(first) + i * 8);
+  }
+  /// Memory that may hold addresses of objects, or of places inside them, among other things: a
+  /// stack without maps. Each aligned word is looked at. What it hits stays alive and where it is.
+  virtual void visit_ambiguous(const void* begin, const void* end) noexcept = 0;
+
+ protected:
+  ~RootVisitor() = default;
+};
+
+/// Called with the world stopped, more than once in a collection, on any of the collecting threads;
+/// callbacks of one heap may run at once. It must show the same roots each time.
+struct RootCallback {
+  void (*visit_roots)(RootVisitor& visitor, void* context) noexcept = nullptr;
+  void* context = nullptr;
+
+  friend bool operator==(const RootCallback&, const RootCallback&) = default;
+};
+
+namespace detail {
+class LocalBase {
+ public:
+  LocalBase(const LocalBase&) = delete;
+  LocalBase& operator=(const LocalBase&) = delete;
+
+ protected:
+  LocalBase(Mutator& mutator, std::uintptr_t value) noexcept
+      : value_(value), mutator_(&mutator), previous_(mutator.locals_) {
+    mutator.locals_ = this;
+  }
+  ~LocalBase() { mutator_->locals_ = previous_; }
+
+  std::uintptr_t value_;
+
+ private:
+  friend class HeapCore;
+  Mutator* mutator_;
+  LocalBase* previous_;
+};
+
+/// A root in a list of the heap's, see GlobalRoot and WeakRoot.
+class TOUCHSTONE_API RootNode {
+ public:
+  RootNode(const RootNode&) = delete;
+  RootNode& operator=(const RootNode&) = delete;
+
+ protected:
+  RootNode(HeapCore& heap, std::uintptr_t value, bool weak) noexcept;
+  ~RootNode();
+
+  std::uintptr_t value_;
+
+ private:
+  friend class HeapCore;
+  HeapCore* heap_;
+  RootNode* previous_ = nullptr;
+  RootNode* next_ = nullptr;
+  bool weak_;
+};
+}  // namespace detail
+
+/// A root on a mutator's stack: keeps an object alive and follows it when it moves. Locals of a
+/// mutator are destroyed in the reverse of their order of creation, as scopes do, by its own
+/// thread. Costs two stores.
+template <typename T>
+class Local : detail::LocalBase {
+ public:
+  explicit Local(Mutator& mutator, T* object = nullptr) noexcept
+      : LocalBase(mutator, reinterpret_cast<std::uintptr_t>(object)) {}
+  Local& operator=(T* object) noexcept {
+    value_ = reinterpret_cast<std::uintptr_t>(object);
+    return *this;
+  }
+  [[nodiscard]] T* get() const noexcept { return detail::at<T>(value_); }
+  T* operator->() const noexcept { return get(); }
+  T& operator*() const noexcept { return *get(); }
+  explicit operator bool() const noexcept { return value_ != 0; }
+};
+
+/// A root that lives as long as it likes. Must be destroyed before the heap is. Creation,
+/// destruction and use need a running mutator (or no collection under way); thread-safe.
+template <typename T>
+class GlobalRoot : detail::RootNode {
+ public:
+  explicit GlobalRoot(detail::HeapCore& heap, T* object = nullptr) noexcept
+      : RootNode(heap, reinterpret_cast<std::uintptr_t>(object), false) {}
+  GlobalRoot& operator=(T* object) noexcept {
+    value_ = reinterpret_cast<std::uintptr_t>(object);
+    return *this;
+  }
+  [[nodiscard]] T* get() const noexcept { return detail::at<T>(value_); }
+  T* operator->() const noexcept { return get(); }
+};
+
+/// Follows an object without keeping it alive, and becomes null when the object dies: before a
+/// finalizer may bring it back. As GlobalRoot otherwise.
+template <typename T>
+class WeakRoot : detail::RootNode {
+ public:
+  explicit WeakRoot(detail::HeapCore& heap, T* object = nullptr) noexcept
+      : RootNode(heap, reinterpret_cast<std::uintptr_t>(object), true) {}
+  WeakRoot& operator=(T* object) noexcept {
+    value_ = reinterpret_cast<std::uintptr_t>(object);
+    return *this;
+  }
+  /// The object, or null. It stays alive only if it is put into a root before the next safepoint.
+  [[nodiscard]] T* get() const noexcept { return detail::at<T>(value_); }
+};
+
+}  // namespace touchstone::heap
+
+#endif  // TOUCHSTONE_HEAP_ROOTS_H_
