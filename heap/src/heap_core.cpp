@@ -561,7 +561,7 @@ void HeapCore::resize(bool full) noexcept {
   const auto young_of = [&](std::size_t target) {
     const std::size_t room = target > old ? (target - old) / region_size : 0;
     const std::size_t slack = 2 * work_.workers;
-    const double share = 1.0 + std::min(survival_ * 1.3, 1.0);
+    const double share = 1.0 + std::clamp(survival_ * 1.5, 0.3, 1.0);
     const auto young = static_cast<std::size_t>(static_cast<double>(room) / share);
     return young > slack ? young - slack : 0;
   };

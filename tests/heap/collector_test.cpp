@@ -446,7 +446,9 @@ TEST_P(CollectorTest, EveryFailingCallOfCreationIsAnError) {
       EXPECT_TRUE(ok(heap));
       break;
     }
-    if (!heap) EXPECT_NE(heap.error().code, ErrorCode::kInvalidArgument) << nth;
+    if (!heap) {
+      EXPECT_NE(heap.error().code, ErrorCode::kInvalidArgument) << nth;
+    }
   }
 }
 
@@ -465,7 +467,7 @@ TEST_P(CollectorTest, AnAllocationFailsWhenAsked) {
   const Local<Pair> first(*mutator_, pair(1));
   heap_->fail_allocation(1);
   std::size_t failures = 0;
-  for (int i = 0; i < 10'000; ++i) failures += pair(2) == nullptr ? 1 : 0;
+  for (int i = 0; i < 10'000; ++i) failures += pair(2) == nullptr ? 1U : 0U;
   EXPECT_EQ(failures, 1U);
   EXPECT_EQ(first->number, 1U);
 }

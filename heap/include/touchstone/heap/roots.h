@@ -47,10 +47,18 @@ class LocalBase {
   LocalBase& operator=(const LocalBase&) = delete;
 
  protected:
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+// The destructor takes it out again, which GCC 12 does not see.
+#pragma GCC diagnostic ignored "-Wdangling-pointer"
+#endif
   LocalBase(Mutator& mutator, std::uintptr_t value) noexcept
       : value_(value), mutator_(&mutator), previous_(mutator.locals_) {
     mutator.locals_ = this;
   }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
   ~LocalBase() { mutator_->locals_ = previous_; }
 
   std::uintptr_t value_;
