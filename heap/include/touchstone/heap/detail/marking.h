@@ -166,7 +166,9 @@ class Marking {
     const std::size_t size = model_.size(at<const void>(entry), header);
     marked_ += size;
     if (watched_ != nullptr) [[unlikely]] found_alive(entry);
-    if (size > core_.large_object_size()) [[unlikely]] {
+    // Not every object of that size is in regions of its own: an open TLAB takes what fits.
+    if (size > core_.large_object_size() &&
+        tables_.region(entry).kind == RegionKind::kLarge) [[unlikely]] {
       if (RangeTracing<Model> && size > 2 * kPart) {
         for (Address part = entry; part < entry + size; part += kPart) push(part | kPartTag);
         return;
