@@ -147,9 +147,9 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Runs a program that allocates on Touchstone's collector. There are: " +
-                   workload_names(),
-               kName};
+  CLI::App app{
+      "Runs a program that allocates on Touchstone's collector. There are: " + workload_names(),
+      kName};
   Options options;
   declare(app, options);
   if (const auto code = tools::parse_command_line(app, argc, argv)) return *code;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "workload.h"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -8,12 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "workload.h"
-
 namespace touchstone::gc {
 namespace {
 
-using heap::GlobalRoot;
 using heap::Local;
 using heap::Mutator;
 using heap::ObjectHeader;
@@ -23,12 +22,14 @@ struct AllocationFailed {
   Error error;
 };
 
-/// A fresh object. What it refers to is for the caller to set, without a barrier unless it is large.
+/// A fresh object. What it refers to is for the caller to set, without a barrier unless it is
+/// large.
 template <typename T>
 [[gnu::always_inline]] inline T* make(GcHeap& heap, Mutator& mutator, ObjectHeader header,
                                       std::size_t size = sizeof(T)) {
   std::byte* const memory = heap.allocate_or_null(mutator, size);
-  if (memory == nullptr) [[unlikely]] throw AllocationFailed{mutator.error()};
+  if (memory == nullptr) [[unlikely]]
+    throw AllocationFailed{mutator.error()};
   T* const object = reinterpret_cast<T*>(memory);
   object->header = header.word();
   return object;
@@ -85,7 +86,7 @@ constexpr ObjectHeader kNode = ObjectHeader::record(sizeof(Node), 2);
 
 Node* make_tree(GcHeap& heap, Mutator& mutator, unsigned depth) {
   if (depth == 0) return make<Node>(heap, mutator, kNode);
-  Local<Node> left(mutator, make_tree(heap, mutator, depth - 1));
+  const Local<Node> left(mutator, make_tree(heap, mutator, depth - 1));
   const Local<Node> right(mutator, make_tree(heap, mutator, depth - 1));
   Node* const node = make<Node>(heap, mutator, kNode);
   node->left = left.get();
@@ -176,8 +177,8 @@ WorkloadResult gc_bench_one(GcHeap& heap, Mutator& mutator, unsigned deepest) {
   populate(heap, mutator, deepest, long_lived.get());
   constexpr std::size_t numbers = 500'000;
   constexpr std::size_t bytes = 8 + numbers * sizeof(double);
-  const Local<Numbers> array(
-      mutator, make<Numbers>(heap, mutator, ObjectHeader::record(bytes, 0), bytes));
+  const Local<Numbers> array(mutator,
+                             make<Numbers>(heap, mutator, ObjectHeader::record(bytes, 0), bytes));
   double* const values = reinterpret_cast<double*>(reinterpret_cast<std::byte*>(array.get()) + 8);
   for (std::size_t i = 0; i < numbers / 2; ++i) values[i] = 1.0 / static_cast<double>(i + 1);
   for (unsigned depth = 4; depth <= deepest; depth += 2) {
@@ -199,8 +200,8 @@ WorkloadResult gc_bench_one(GcHeap& heap, Mutator& mutator, unsigned deepest) {
 }
 
 Result<WorkloadResult> gc_bench(GcHeap& heap, const WorkloadSize& size) {
-  return run_guarded(
-      heap, [&](Mutator& mutator) { return gc_bench_one(heap, mutator, size.depth); });
+  return run_guarded(heap,
+                     [&](Mutator& mutator) { return gc_bench_one(heap, mutator, size.depth); });
 }
 
 /// Runs a body on so many mutators of its own and adds up what they give.
@@ -340,9 +341,8 @@ Result<WorkloadResult> hash_churn(GcHeap& heap, const WorkloadSize& size) {
       }
     }
     result.correct =
-        result.correct &&
-        found == static_cast<std::uint64_t>(std::ranges::count_if(
-                     model, [](std::uint64_t value) { return value != 0; }));
+        result.correct && found == static_cast<std::uint64_t>(std::ranges::count_if(
+                                       model, [](std::uint64_t value) { return value != 0; }));
     return result;
   });
 }
@@ -357,7 +357,7 @@ Result<WorkloadResult> large_arrays(GcHeap& heap, const WorkloadSize& size) {
     const Local<Array> ring(mutator, make_array(heap, mutator, kept));
     WorkloadResult result{.correct = true};
     for (std::uint64_t i = 0; i < rounds; ++i) {
-      const std::size_t length = 4096 << random.below(7);  // 32 KiB to 2 MiB.
+      const std::size_t length = std::size_t{4096} << random.below(7);  // 32 KiB to 2 MiB.
       const Local<Array> array(mutator, make_array(heap, mutator, length));
       for (std::size_t j = 0; j < length; j += 64) {
         Entry* const entry = make<Entry>(heap, mutator, kEntry);
@@ -398,8 +398,7 @@ Result<WorkloadResult> ephemerons(GcHeap& heap, const WorkloadSize& size) {
         const Local<Entry> value(mutator, make<Entry>(heap, mutator, kEntry));
         value->key = i;
         auto* const pair = make<Ephemeron>(
-            heap, mutator,
-            ObjectHeader::make(ObjectHeader::Kind::kEphemeron, sizeof(Ephemeron)));
+            heap, mutator, ObjectHeader::make(ObjectHeader::Kind::kEphemeron, sizeof(Ephemeron)));
         pair->key = key.get();
         pair->value = value.get();
         // The order that is worst for whoever goes over the table again and again.

@@ -91,8 +91,7 @@ Result<> HeapCore::add_roots(const RootCallback& callback) noexcept {
   try {
     callbacks_.push_back(callback);
   } catch (const std::bad_alloc&) {
-    return std::unexpected(
-        Error{.code = ErrorCode::kOutOfMemory, .operation = "Heap::add_roots"});
+    return std::unexpected(Error{.code = ErrorCode::kOutOfMemory, .operation = "Heap::add_roots"});
   }
   return {};
 }
@@ -166,8 +165,7 @@ Result<> HeapCore::add_finalizer(void* object, std::uint32_t priority, void* con
   const std::lock_guard lock(mutex_);
   try {
     finalizable_.reserve(finalizable_.size() + finalizers_.size() + 1);
-    finalizers_.push_back(
-        {.object = address_of(object), .priority = priority, .context = context});
+    finalizers_.push_back({.object = address_of(object), .priority = priority, .context = context});
   } catch (const std::bad_alloc&) {
     return std::unexpected(
         Error{.code = ErrorCode::kOutOfMemory, .operation = "Heap::add_finalizer"});
@@ -407,9 +405,8 @@ void HeapCore::collect_young() noexcept {
     region.live = live;
   }
   if (moved_regions != 0) {
-    const double survived =
-        static_cast<double>(work_.copied.load() + work_.promoted.load()) /
-        static_cast<double>(moved_regions * tables_.region_size);
+    const double survived = static_cast<double>(work_.copied.load() + work_.promoted.load()) /
+                            static_cast<double>(moved_regions * tables_.region_size);
     survival_ = survival_ * 0.5 + survived * 0.5;
   }
 }
@@ -452,8 +449,7 @@ bool HeapCore::select_moving(bool all) noexcept {
   const std::size_t needed = regions_for(live);
   const std::size_t gain = moving_.size() > needed ? moving_.size() - needed : 0;
   // Fixing up all references has to be worth it.
-  return all ? gain != 0
-             : gain * region_size > used_bytes() / 16 && gain >= work_.workers;
+  return all ? gain != 0 : gain * region_size > used_bytes() / 16 && gain >= work_.workers;
 }
 
 void HeapCore::collect_full() noexcept {
@@ -481,7 +477,7 @@ void HeapCore::collect_full() noexcept {
     const std::lock_guard lock(space_mutex_);
     for (std::size_t i = 0; i < committed_regions_; ++i) {
       const Address bottom = region_address(i);
-      Region& region = tables_.region(bottom);
+      const Region& region = tables_.region(bottom);
       if (region.kind == RegionKind::kOld && region.live == 0) {
         if (copying_[kTargetOld] == bottom) copying_[kTargetOld] = 0;
         free_region(bottom);
@@ -545,10 +541,10 @@ void HeapCore::collect_full() noexcept {
 /// the world stopped.
 void HeapCore::resize(bool full) noexcept {
   const std::size_t region_size = tables_.region_size;
-  const std::size_t old = (counts_[index_of(RegionKind::kOld)] +
-                           counts_[index_of(RegionKind::kLarge)] +
-                           counts_[index_of(RegionKind::kLargeTail)]) *
-                          region_size;
+  const std::size_t old =
+      (counts_[index_of(RegionKind::kOld)] + counts_[index_of(RegionKind::kLarge)] +
+       counts_[index_of(RegionKind::kLargeTail)]) *
+      region_size;
   if (overhead_ > options_.overhead_goal) {
     target_ += std::max(target_ / 2, 8 * region_size);
   } else if (full && overhead_ < options_.overhead_goal / 4) {
@@ -560,14 +556,14 @@ void HeapCore::resize(bool full) noexcept {
   // Of what old objects leave, new ones may take what their survivors do not need.
   const auto young_of = [&](std::size_t target) {
     const std::size_t room = target > old ? (target - old) / region_size : 0;
-    const std::size_t slack = 2 * work_.workers;
+    const std::size_t slack = std::size_t{2} * work_.workers;
     const double share = 1.0 + std::clamp(survival_ * 1.5, 0.3, 1.0);
     const auto young = static_cast<std::size_t>(static_cast<double>(room) / share);
     return young > slack ? young - slack : 0;
   };
   std::size_t young = young_of(target_);
-  const std::size_t least = std::max<std::size_t>(2, std::min<std::size_t>(total_regions_ / 32,
-                                                                           8 * mutator_count_));
+  const std::size_t least =
+      std::max<std::size_t>(2, std::min<std::size_t>(total_regions_ / 32, 8 * mutator_count_));
   if (young < least) {
     // Over the soft maximum rather than collecting all the time.
     young = std::max(young_of(options_.max_size), std::size_t{2});

@@ -20,8 +20,8 @@ constexpr std::size_t kMiB = std::size_t{1} << 20U;
 constexpr std::size_t kGrowthStep = 32 * kMiB;
 
 std::unexpected<Error> bad_option(const char* detail) noexcept {
-  return std::unexpected(Error{
-      .code = ErrorCode::kInvalidArgument, .operation = "Heap::create", .detail = detail});
+  return std::unexpected(
+      Error{.code = ErrorCode::kInvalidArgument, .operation = "Heap::create", .detail = detail});
 }
 
 }  // namespace
@@ -98,7 +98,8 @@ Result<> HeapCore::reserve() noexcept {
   tables_.region_size = options_.region_size;
   tables_.region_shift = static_cast<unsigned>(std::countr_zero(options_.region_size));
   tables_.mark_shift = static_cast<unsigned>(std::countr_zero(alignment_));
-  buffer_unit_ = std::max(std::size_t{1} << Mutator::kCardShift, std::size_t{64} << tables_.mark_shift);
+  buffer_unit_ =
+      std::max(std::size_t{1} << Mutator::kCardShift, std::size_t{64} << tables_.mark_shift);
 
   const std::size_t page = arch::base_page_size();
   const std::array<unsigned, 5> shifts = {Mutator::kCardShift, Mutator::kCardShift,
@@ -106,9 +107,8 @@ Result<> HeapCore::reserve() noexcept {
                                           tables_.region_shift - 6};
   std::size_t offset = 0;
   for (std::size_t i = 0; i < side_tables_.size(); ++i) {
-    side_tables_[i] = {.offset = offset,
-                       .size = round_up(size >> shifts[i], page),
-                       .shift = shifts[i]};
+    side_tables_[i] = {
+        .offset = offset, .size = round_up(size >> shifts[i], page), .shift = shifts[i]};
     offset += side_tables_[i].size;
   }
   Result<Reservation> side =
@@ -123,13 +123,12 @@ Result<> HeapCore::reserve() noexcept {
   tables_.crossing = biased(1);
   tables_.marks = biased(2);
   tables_.targets = biased(3);
-  tables_.regions = tables + side_tables_[4].offset -
-                    (tables_.base >> tables_.region_shift) * sizeof(Region);
+  tables_.regions =
+      tables + side_tables_[4].offset - (tables_.base >> tables_.region_shift) * sizeof(Region);
   try {
     free_bits_.resize((total_regions_ + 63) / 64);
   } catch (const std::bad_alloc&) {
-    return std::unexpected(
-        Error{.code = ErrorCode::kOutOfMemory, .operation = "Heap::create"});
+    return std::unexpected(Error{.code = ErrorCode::kOutOfMemory, .operation = "Heap::create"});
   }
   return {};
 }
@@ -140,8 +139,8 @@ Result<> HeapCore::commit_regions(std::size_t first, std::size_t count) noexcept
   const std::size_t page = side_.page_size();
   for (const SideTable& table : side_tables_) {
     const std::size_t from = table.offset + round_down(begin >> table.shift, page);
-    const std::size_t to = table.offset + std::min<std::size_t>(round_up(end >> table.shift, page),
-                                                                table.size);
+    const std::size_t to =
+        table.offset + std::min<std::size_t>(round_up(end >> table.shift, page), table.size);
     if (to <= from) continue;
     if (auto done = side_.commit(side_.range().subspan(from, to - from)); !done) {
       return std::unexpected(done.error());
@@ -150,11 +149,11 @@ Result<> HeapCore::commit_regions(std::size_t first, std::size_t count) noexcept
   const MemoryRange range = reservation_.range().subspan(begin, end - begin);
   if (auto done = reservation_.commit(range); !done) return std::unexpected(done.error());
   if (options_.pretouch) {
-    if (auto touched = pretouch(range.data(), range.size(),
-                                {.huge_pages = options_.huge_pages == HugePages::kPrefer
-                                                   ? HugePageAdvice::kHuge
-                                                   : HugePageAdvice::kLeave,
-                                 .roots = options_.roots});
+    if (auto touched = pretouch(
+            range.data(), range.size(),
+            {.huge_pages = options_.huge_pages == HugePages::kPrefer ? HugePageAdvice::kHuge
+                                                                     : HugePageAdvice::kLeave,
+             .roots = options_.roots});
         !touched) {
       // Committed all the same, harmlessly; the next growth tries the same range again.
       return std::unexpected(touched.error().error);
@@ -174,10 +173,9 @@ bool HeapCore::grow(std::unique_lock<std::mutex>& lock, std::size_t regions) noe
   const std::size_t left = total_regions_ - committed_regions_;
   if (regions > left) return false;
   const std::size_t per_chunk = chunk_size_ / tables_.region_size;
-  const std::size_t step = std::min<std::size_t>(kGrowthStep / tables_.region_size,
-                                                 total_regions_ / 16);
-  const std::size_t count =
-      std::min(round_up(std::max(regions, step), per_chunk), left);
+  const std::size_t step =
+      std::min<std::size_t>(kGrowthStep / tables_.region_size, total_regions_ / 16);
+  const std::size_t count = std::min(round_up(std::max(regions, step), per_chunk), left);
   const std::size_t first = committed_regions_;
   growing_ = true;
   lock.unlock();
@@ -290,8 +288,8 @@ CopyBuffer HeapCore::take_buffer(std::uint8_t target, std::size_t least,
       }
     }
     const Address before = current;
-    const Address fresh = acquire_region(
-        lock, old ? RegionKind::kOld : RegionKind::kSurvivor, old ? 0 : target, false);
+    const Address fresh = acquire_region(lock, old ? RegionKind::kOld : RegionKind::kSurvivor,
+                                         old ? 0 : target, false);
     if (fresh == 0) return {};
     // The lock may have been open meanwhile, and another worker may have got one as well: both are
     // used, the first by what fits.
@@ -328,10 +326,9 @@ void HeapCore::open_window(Mutator& mutator, std::size_t size) noexcept {
   constexpr std::size_t kWindow = 16 * kKiB;
   const std::size_t left = mutator.tlab_hard_end_ - mutator.tlab_top;
   const bool one_by_one = options_.stress_interval != 0 || fail_allocation_.load() != 0;
-  const std::size_t open = one_by_one ? size
-                           : mutator.tlab_zeroed_
-                               ? left
-                               : std::min(left, std::max(size, kWindow));
+  const std::size_t open = one_by_one             ? size
+                           : mutator.tlab_zeroed_ ? left
+                                                  : std::min(left, std::max(size, kWindow));
   const Address end = mutator.tlab_top + open;
   if (end > mutator.tlab_end) {
     if (!mutator.tlab_zeroed_) {
@@ -366,7 +363,8 @@ bool HeapCore::new_tlab(Mutator& mutator, std::size_t size) noexcept {
   std::unique_lock lock(space_mutex_);
   const std::size_t region_size = tables_.region_size;
   // A region each, unless there are many mutators for few regions.
-  const std::size_t share = eden_limit_ * region_size / (std::max<std::size_t>(mutator_count_, 1) * 4);
+  const std::size_t share =
+      eden_limit_ * region_size / (std::max<std::size_t>(mutator_count_, 1) * 4);
   std::size_t wanted = region_size;
   while (wanted > share && wanted > 16 * kKiB) wanted /= 2;
   wanted = std::max(wanted, size);
@@ -425,9 +423,9 @@ Address HeapCore::take_large(std::size_t size) noexcept {
     std::unique_lock lock(space_mutex_);
     for (;;) {
       if (available_regions() < count + reserve_regions_) return 0;
-      const std::size_t full_at =
-          std::max(live_after_full_ + (target_ > live_after_full_ ? (target_ - live_after_full_) / 2 : 0),
-                   live_after_full_ + 8 * region_size);
+      const std::size_t full_at = std::max(
+          live_after_full_ + (target_ > live_after_full_ ? (target_ - live_after_full_) / 2 : 0),
+          live_after_full_ + 8 * region_size);
       const std::size_t old = (counts_[static_cast<std::size_t>(RegionKind::kOld)] +
                                counts_[static_cast<std::size_t>(RegionKind::kLarge)] +
                                counts_[static_cast<std::size_t>(RegionKind::kLargeTail)]) *

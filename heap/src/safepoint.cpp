@@ -21,8 +21,7 @@ Result<MutatorPointer> HeapCore::attach(std::string_view name) noexcept {
   MutatorPointer mutator(new (std::nothrow) Mutator(*this));
   const auto no_memory = [&] {
     delete mutator.release();
-    return std::unexpected(
-        Error{.code = ErrorCode::kOutOfMemory, .operation = "Heap::attach"});
+    return std::unexpected(Error{.code = ErrorCode::kOutOfMemory, .operation = "Heap::attach"});
   };
   if (!mutator) return no_memory();
   try {
@@ -46,9 +45,8 @@ Result<MutatorPointer> HeapCore::attach(std::string_view name) noexcept {
 
 Result<> HeapCore::detach(Mutator& mutator) noexcept {
   if (mutator.locals_ != nullptr) {
-    return std::unexpected(Error{.code = ErrorCode::kBusy,
-                                 .operation = "Mutator::detach",
-                                 .detail = "it still has locals"});
+    return std::unexpected(Error{
+        .code = ErrorCode::kBusy, .operation = "Mutator::detach", .detail = "it still has locals"});
   }
   std::unique_lock lock(mutex_);
   wait_while_stopped(mutator, lock);
@@ -248,9 +246,8 @@ std::byte* HeapCore::allocate_slow(Mutator& mutator, std::size_t asked) noexcept
   if (options_.stress_interval != 0 && stress_left_.fetch_sub(1) == 1) {
     stress_left_.store(options_.stress_interval);
     const bool full = (++stress_turn_ & 1U) == 0;
-    const auto done =
-        collect_at_safepoint(&mutator, full ? CollectionKind::kFull : CollectionKind::kYoung,
-                             CollectionCause::kStress);
+    const auto done = collect_at_safepoint(
+        &mutator, full ? CollectionKind::kFull : CollectionKind::kYoung, CollectionCause::kStress);
     if (!done) {
       mutator.error_ = done.error();
       return nullptr;

@@ -245,8 +245,8 @@ void run_random(HeapOptions options, std::uint64_t seed, unsigned threads, std::
   std::vector<std::thread> running_threads;
   for (unsigned i = 0; i < threads; ++i) {
     mutators.push_back(std::make_unique<RandomMutator>(**heap, seed * 100 + i));
-    running_threads.emplace_back([&, i] {
-      mutators[i]->run(stop, steps);
+    running_threads.emplace_back([&, mutator = mutators.back().get()] {
+      mutator->run(stop, steps);
       running.fetch_sub(1);
     });
   }
@@ -259,8 +259,7 @@ void run_random(HeapOptions options, std::uint64_t seed, unsigned threads, std::
   for (std::thread& thread : running_threads) thread.join();
   for (const auto& mutator : mutators) EXPECT_EQ(mutator->failure(), "") << "seed " << seed;
   for (const Violation& violation : told.violations) {
-    ADD_FAILURE() << violation.what << ", seed " << seed << ", collection "
-                  << violation.collection;
+    ADD_FAILURE() << violation.what << ", seed " << seed << ", collection " << violation.collection;
   }
   EXPECT_FALSE(told.reports.empty());
 }
@@ -268,15 +267,15 @@ void run_random(HeapOptions options, std::uint64_t seed, unsigned threads, std::
 constexpr std::size_t kMiB = std::size_t{1} << 20U;
 
 TEST(CollectorRandom, OneMutatorOneWorkerStress) {
-  run_random({.max_size = 16 * kMiB, .workers = 1, .verify = true, .stress_interval = 150,
-              .poison = true},
-             1, 1, 12'000);
+  run_random(
+      {.max_size = 16 * kMiB, .workers = 1, .verify = true, .stress_interval = 150, .poison = true},
+      1, 1, 12'000);
 }
 
 TEST(CollectorRandom, TwoMutatorsThreeWorkersStress) {
-  run_random({.max_size = 32 * kMiB, .workers = 3, .verify = true, .stress_interval = 300,
-              .poison = true},
-             2, 2, 8'000);
+  run_random(
+      {.max_size = 32 * kMiB, .workers = 3, .verify = true, .stress_interval = 300, .poison = true},
+      2, 2, 8'000);
 }
 
 TEST(CollectorRandom, ThreeMutatorsWithoutStress) {
@@ -288,8 +287,12 @@ TEST(CollectorRandom, TightHeap) {
 }
 
 TEST(CollectorRandom, OldAge) {
-  run_random({.max_size = 24 * kMiB, .young_size = 2 * kMiB, .tenuring_age = 4, .workers = 2,
-              .verify = true, .poison = true},
+  run_random({.max_size = 24 * kMiB,
+              .young_size = 2 * kMiB,
+              .tenuring_age = 4,
+              .workers = 2,
+              .verify = true,
+              .poison = true},
              5, 2, 40'000);
 }
 

@@ -302,12 +302,12 @@ TEST_P(CollectorTest, AmbiguousWordsPinWhatTheyHit) {
   struct Words {
     std::array<std::uintptr_t, 4> words{};
   } words;
-  const RootCallback callback{
-      [](RootVisitor& visitor, void* context) noexcept {
-        auto& it = *static_cast<Words*>(context);
-        visitor.visit_ambiguous(it.words.data(), it.words.data() + it.words.size());
-      },
-      &words};
+  const RootCallback callback{[](RootVisitor& visitor, void* context) noexcept {
+                                auto& it = *static_cast<Words*>(context);
+                                visitor.visit_ambiguous(it.words.data(),
+                                                        it.words.data() + it.words.size());
+                              },
+                              &words};
   ASSERT_TRUE(ok(heap_->add_roots(callback)));
   ASSERT_TRUE(list(1000) != nullptr);
   Pair* const hit = pair(42);
@@ -318,9 +318,10 @@ TEST_P(CollectorTest, AmbiguousWordsPinWhatTheyHit) {
   const Local<Pair> moves(*mutator_, pair(44));
   const Pair* const was = moves.get();
   // The inside of an object; free memory; what is no address.
-  words.words = {reinterpret_cast<std::uintptr_t>(hit) + 20,
-                 reinterpret_cast<std::uintptr_t>(heap_->range().data()) + heap_->range().size() - 8,
-                 12345, 0};
+  words.words = {
+      reinterpret_cast<std::uintptr_t>(hit) + 20,
+      reinterpret_cast<std::uintptr_t>(heap_->range().data()) + heap_->range().size() - 8, 12345,
+      0};
   for (const CollectionKind kind : {CollectionKind::kYoung, CollectionKind::kFull}) {
     collect(kind);
     EXPECT_EQ(hit->number, 42U);
@@ -536,7 +537,8 @@ TEST(Collector, OptionsThatContradictEachOther) {
 }
 
 TEST(Collector, OtherGeometries) {
-  for (const arch::Geometry& geometry : {arch::kGeometry4K, arch::kGeometry16K, arch::kGeometry64K}) {
+  for (const arch::Geometry& geometry :
+       {arch::kGeometry4K, arch::kGeometry16K, arch::kGeometry64K}) {
     auto heap = TestHeap::create({.max_size = 64 * kMiB, .geometry = geometry});
     ASSERT_TRUE(ok(heap));
     const auto mutator = (*heap)->attach();

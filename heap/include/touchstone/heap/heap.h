@@ -64,13 +64,15 @@ class Heap final : public detail::HeapCore {
   /// collection; nothing else has changed), those of collect().
   [[gnu::always_inline]] Result<std::byte*> allocate(Mutator& mutator, std::size_t size) noexcept {
     std::byte* object = allocate_or_null(mutator, size);
-    if (object == nullptr) [[unlikely]] return std::unexpected(mutator.error());
+    if (object == nullptr) [[unlikely]]
+      return std::unexpected(mutator.error());
     return object;
   }
   /// The same with null for an error, which is then Mutator::error().
   [[gnu::always_inline]] std::byte* allocate_or_null(Mutator& mutator, std::size_t size) noexcept {
     std::byte* const object = mutator.try_allocate(detail::round_up(size, Model::kAlignment));
-    if (object == nullptr) [[unlikely]] return mutator.allocate_slow(size);
+    if (object == nullptr) [[unlikely]]
+      return mutator.allocate_slow(size);
     return object;
   }
 
@@ -90,7 +92,8 @@ class Heap final : public detail::HeapCore {
   };
   template <bool kParallel>
   struct Team {
-    explicit Team(unsigned workers) noexcept : members(new (std::nothrow) Member<kParallel>[workers]) {}
+    explicit Team(unsigned workers) noexcept
+        : members(new(std::nothrow) Member<kParallel>[workers]) {}
     std::unique_ptr<Member<kParallel>[]> members;
     unsigned size = 0;
   };
@@ -98,6 +101,7 @@ class Heap final : public detail::HeapCore {
   Heap(const HeapOptions& options, Model model) noexcept
       : HeapCore(options, Model::kAlignment), model_(std::move(model)), pinned_(chunks_) {}
 
+ protected:
   void fill(Address begin, std::size_t size) noexcept override {
     model_.write_filler(detail::at<void>(begin), size);
   }
@@ -121,6 +125,7 @@ class Heap final : public detail::HeapCore {
     }
   }
 
+ private:
   template <bool kParallel>
   void begin(Team<kParallel>& team) noexcept {
     team.size = work_.workers;
@@ -136,6 +141,7 @@ class Heap final : public detail::HeapCore {
     team.size = 0;
   }
 
+  // NOLINTBEGIN(bugprone-unchecked-optional-access): the first phase emplaces what later ones use
   template <bool kParallel>
   void run_phase(Team<kParallel>& team, detail::Phase phase, unsigned worker) noexcept {
     using detail::Phase;
@@ -307,8 +313,7 @@ class Heap final : public detail::HeapCore {
 
   /// Makes up for work that was lost for want of memory.
   template <bool kParallel>
-  void complete(Team<kParallel>& team,
-                detail::Evacuation<Core, Model, kParallel>& first) noexcept {
+  void complete(Team<kParallel>& team, detail::Evacuation<Core, Model, kParallel>& first) noexcept {
     while (work_.overflowed.exchange(false)) {
       for (unsigned i = 0; i < team.size; ++i) team.members[i].evacuation->retire_buffers();
       each_region([](Address, detail::Region& region) {
@@ -342,7 +347,8 @@ class Heap final : public detail::HeapCore {
         if (region.kind != detail::RegionKind::kOld && region.kind != detail::RegionKind::kLarge) {
           return;
         }
-        const Address end = region.kind == detail::RegionKind::kOld ? region.top : bottom + Bits::kSpan;
+        const Address end =
+            region.kind == detail::RegionKind::kOld ? region.top : bottom + Bits::kSpan;
         Bits::each(tables_.marks, bottom, end, [&](Address object) {
           first.rescan(object);
           first.drain();
@@ -384,6 +390,8 @@ class Heap final : public detail::HeapCore {
       report_violation("verification ran out of memory", 0, 0, 0);
     }
   }
+
+  // NOLINTEND(bugprone-unchecked-optional-access)
 
   using Finalizable = detail::Finalizable;
 

@@ -20,11 +20,11 @@ struct LateMutator {
 
 /// What verification found.
 struct Violation {
-  const char* what = "";            ///< Such as "a reference to free memory".
-  std::uintptr_t object = 0;        ///< The object that holds the reference, 0 for a root.
-  std::uintptr_t field = 0;         ///< The address of the slot, 0 if it is about the object.
-  std::uintptr_t value = 0;         ///< What it holds.
-  std::uint64_t collection = 0;     ///< The collection before or after which it was found.
+  const char* what = "";         ///< Such as "a reference to free memory".
+  std::uintptr_t object = 0;     ///< The object that holds the reference, 0 for a root.
+  std::uintptr_t field = 0;      ///< The address of the slot, 0 if it is about the object.
+  std::uintptr_t value = 0;      ///< What it holds.
+  std::uint64_t collection = 0;  ///< The collection before or after which it was found.
 };
 
 /// Told what the heap does. Calls come from the thread that caused the event, for collections while

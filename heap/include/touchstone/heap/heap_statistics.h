@@ -35,21 +35,21 @@ struct CollectionReport {
   CollectionKind kind = CollectionKind::kYoung;
   CollectionCause cause = CollectionCause::kRequest;
   unsigned workers = 0;
-  std::uint64_t stop_ns = 0;     ///< From the request to the moment all mutators stood.
-  std::uint64_t pause_ns = 0;    ///< From then on until they could go on.
-  std::uint64_t mark_ns = 0;     ///< Of pause_ns; full collections.
-  std::uint64_t move_ns = 0;     ///< Of pause_ns: evacuating old regions and fixing up references.
-  std::size_t used_before = 0;   ///< In regions, fillers and unused ends included.
+  std::uint64_t stop_ns = 0;    ///< From the request to the moment all mutators stood.
+  std::uint64_t pause_ns = 0;   ///< From then on until they could go on.
+  std::uint64_t mark_ns = 0;    ///< Of pause_ns; full collections.
+  std::uint64_t move_ns = 0;    ///< Of pause_ns: evacuating old regions and fixing up references.
+  std::size_t used_before = 0;  ///< In regions, fillers and unused ends included.
   std::size_t used_after = 0;
-  std::size_t copied = 0;        ///< Moved to survivor regions.
-  std::size_t promoted = 0;      ///< Moved to old regions.
-  std::size_t compacted = 0;     ///< Moved from old region to old region.
-  std::size_t marked = 0;        ///< Found alive by a full collection, large objects included.
-  std::size_t kept_regions = 0;  ///< Young regions that became old where they were.
+  std::size_t copied = 0;          ///< Moved to survivor regions.
+  std::size_t promoted = 0;        ///< Moved to old regions.
+  std::size_t compacted = 0;       ///< Moved from old region to old region.
+  std::size_t marked = 0;          ///< Found alive by a full collection, large objects included.
+  std::size_t kept_regions = 0;    ///< Young regions that became old where they were.
   std::size_t pinned_objects = 0;  ///< Objects that ambiguous roots kept in place.
-  std::size_t dirty_cards = 0;   ///< Cards that were scanned.
+  std::size_t dirty_cards = 0;     ///< Cards that were scanned.
   std::size_t freed_regions = 0;
-  std::size_t freed_large = 0;   ///< Bytes of large objects that were freed.
+  std::size_t freed_large = 0;  ///< Bytes of large objects that were freed.
 };
 
 /// Sums and the present state. Bytes, nanoseconds.

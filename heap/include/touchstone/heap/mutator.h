@@ -13,11 +13,11 @@
 #include <touchstone/arch/export.h>
 #include <touchstone/heap/detail/words.h>
 #include <touchstone/heap/fast_path_layout.h>
+#include <touchstone/heap/root_visitor.h>
 
 namespace touchstone::heap {
 
 struct MutatorDetach;
-struct RootCallback;
 namespace detail {
 class HeapCore;
 class LocalBase;
@@ -50,7 +50,8 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
   [[gnu::always_inline]] std::byte* try_allocate(std::size_t size) noexcept {
     const std::uintptr_t object = tlab_top;
     // Of 0 nothing is left either.
-    if (size - 1 >= tlab_end - object) [[unlikely]] return nullptr;
+    if (size - 1 >= tlab_end - object) [[unlikely]]
+      return nullptr;
     tlab_top = object + size;
     return detail::at<std::byte>(object);
   }
@@ -62,9 +63,9 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
   /// To be called after a reference was stored into the heap at `slot`, with no safepoint in
   /// between. Into which object and of what generation does not matter.
   [[gnu::always_inline]] void write_barrier(const void* slot) noexcept {
-    __atomic_store_n(detail::at<std::uint8_t>(
-                         card_table + (detail::address_of(slot) >> kCardShift)),
-                     kDirtyCard, __ATOMIC_RELAXED);
+    __atomic_store_n(
+        detail::at<std::uint8_t>(card_table + (detail::address_of(slot) >> kCardShift)), kDirtyCard,
+        __ATOMIC_RELAXED);
   }
   /// The same for a run of slots, such as after a copy.
   void write_barrier(const void* begin, std::size_t bytes) noexcept {
@@ -84,7 +85,8 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
 
   /// A safepoint: one load when nobody wants to collect.
   [[gnu::always_inline]] void poll() noexcept {
-    if (__atomic_load_n(&safepoint_flag, __ATOMIC_RELAXED) != 0) [[unlikely]] poll_slow();
+    if (__atomic_load_n(&safepoint_flag, __ATOMIC_RELAXED) != 0) [[unlikely]]
+      poll_slow();
   }
   void poll_slow() noexcept;
 

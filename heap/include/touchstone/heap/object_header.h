@@ -120,7 +120,8 @@ struct HeaderModel {
   }
 
   void write_filler(void* at, std::size_t size) const noexcept {
-    detail::store_word(detail::address_of(at), ObjectHeader::record(size, 0).word() | ObjectHeader::kFillerBit);
+    detail::store_word(detail::address_of(at),
+                       ObjectHeader::record(size, 0).word() | ObjectHeader::kFillerBit);
   }
   [[nodiscard]] bool is_filler(const void* /*object*/, std::uint64_t header) const noexcept {
     return (header & ObjectHeader::kFillerBit) != 0;

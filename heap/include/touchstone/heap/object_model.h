@@ -48,7 +48,8 @@ struct NullVisitor {
 ///       template <class Visitor>
 ///       void trace_range(void* object, std::uint64_t header, void* begin, void* end,
 ///                        Visitor&& visit) const noexcept;
-///       // Optional: whether write_filler() made it. An ambiguous root that hits a filler then pins
+///       // Optional: whether write_filler() made it. An ambiguous root that hits a filler then
+///       pins
 ///       // nothing.
 ///       bool is_filler(const void* object, std::uint64_t header) const noexcept;
 ///     };
@@ -56,14 +57,16 @@ struct NullVisitor {
 /// All are called by several threads at once while mutators stand still. They must not allocate in
 /// the heap, block, or throw.
 template <typename Model>
-concept ObjectModel = requires(const Model model, void* object, std::uint64_t header,
-                               std::size_t size, NullVisitor visitor) {
-  { Model::kAlignment } -> std::convertible_to<std::size_t>;
-  { model.size(object, header) } noexcept -> std::same_as<std::size_t>;
-  { model.trace(object, header, visitor) } noexcept;
-  { model.write_filler(object, size) } noexcept;
-} && (Model::kAlignment == 8 || Model::kAlignment == 16 || Model::kAlignment == 32 ||
-      Model::kAlignment == 64);
+concept ObjectModel =
+    requires(const Model model, void* object, std::uint64_t header, std::size_t size,
+             NullVisitor visitor) {
+      { Model::kAlignment } -> std::convertible_to<std::size_t>;
+      { model.size(object, header) } noexcept -> std::same_as<std::size_t>;
+      { model.trace(object, header, visitor) } noexcept;
+      { model.write_filler(object, size) } noexcept;
+    } &&
+    (Model::kAlignment == 8 || Model::kAlignment == 16 || Model::kAlignment == 32 ||
+     Model::kAlignment == 64);
 
 /// Whether a model can trace a part of an object.
 template <typename Model>
@@ -74,10 +77,9 @@ concept RangeTracing =
 
 /// Whether a model tells its fillers.
 template <typename Model>
-concept FillerTelling =
-    requires(const Model model, const void* object, std::uint64_t header) {
-      { model.is_filler(object, header) } noexcept -> std::same_as<bool>;
-    };
+concept FillerTelling = requires(const Model model, const void* object, std::uint64_t header) {
+  { model.is_filler(object, header) } noexcept -> std::same_as<bool>;
+};
 
 }  // namespace touchstone::heap
 

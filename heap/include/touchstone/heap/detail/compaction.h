@@ -65,8 +65,8 @@ class Compaction {
       const Address object = load_word(address_of(slot));
       if (object == 0 || self.tables_.target(object) != kTargetOld) return;
       prefetch_for_read(object);
-      const Address earlier = std::exchange(self.pending_[self.pending_at_++ % kPending],
-                                            address_of(slot));
+      const Address earlier =
+          std::exchange(self.pending_[self.pending_at_++ % kPending], address_of(slot));
       if (earlier != 0) self.fix_slot(earlier);
     }
     void weak(void* slot) const noexcept { (*this)(slot); }
@@ -134,8 +134,8 @@ class Compaction {
     if (region.kind == RegionKind::kLarge || region.kind == RegionKind::kLargeTail) {
       if constexpr (RangeTracing<Model>) {
         const Address object = Finder::large_start(tables_, bottom);
-        const Address end = std::min(bottom + tables_.region_size,
-                                     object + tables_.region(object).large_size);
+        const Address end =
+            std::min(bottom + tables_.region_size, object + tables_.region(object).large_size);
         if (end > bottom) {
           Finder::trace_range(model_, object, load_word(object), bottom, end, Fixer{*this});
         }

@@ -67,7 +67,7 @@ class Evacuation {
   }
 
   void drain() noexcept {
-    unsigned until_share = kShareInterval;
+    [[maybe_unused]] unsigned until_share = kShareInterval;  // NOLINT(misc-const-correctness)
     for (;;) {
       Address entry = 0;
       while (stack_.pop(entry)) {
@@ -98,8 +98,7 @@ class Evacuation {
   // ---- Weak references and the like: serial, by one worker for all
 
   [[nodiscard]] bool alive(Address object) const noexcept {
-    return (tables_.target(object) & kTargetMask) == 0 ||
-           (load_word(object) & kCollectorBits) != 0;
+    return (tables_.target(object) & kTargetMask) == 0 || (load_word(object) & kCollectorBits) != 0;
   }
   [[nodiscard]] static Address moved_to(Address object) noexcept {
     const std::uint64_t header = load_acquire(object);
@@ -194,7 +193,8 @@ class Evacuation {
       copied_ += size;
       model_.trace(at<void>(to), header, Tracer{*this, 0});
     }
-    if (watched_ != nullptr) [[unlikely]] found_alive(object);
+    if (watched_ != nullptr) [[unlikely]]
+      found_alive(object);
     return to;
   }
 

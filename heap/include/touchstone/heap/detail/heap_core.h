@@ -33,7 +33,8 @@ namespace touchstone::heap::detail {
 enum class Phase : std::uint8_t {
   kPinYoung,   ///< Serial: keeps what ambiguous roots hit of what is to be moved.
   kYoung,      ///< Evacuates from the roots and dirty cards.
-  kYoungWeak,  ///< Serial: what overflowing work stacks lost; ephemerons, weak references, finalizers.
+  kYoungWeak,  ///< Serial: what overflowing work stacks lost; ephemerons, weak references,
+               ///< finalizers.
   kYoungEnd,   ///< Serial: gives the workers' buffers back, unmarks what was kept.
   kPinOld,     ///< Serial: finds the old objects that ambiguous roots hit.
   kMark,       ///< Marks from the roots.
@@ -205,7 +206,8 @@ class TOUCHSTONE_API HeapCore {
     each_node(weak_roots_, use);
   }
   const std::size_t alignment_;
-  std::size_t buffer_unit_ = 0;  // Old buffers start at multiples: words of mark bits are not shared.
+  std::size_t buffer_unit_ =
+      0;  // Old buffers start at multiples: words of mark bits are not shared.
 
  private:
   friend class ::touchstone::heap::Mutator;
@@ -217,8 +219,8 @@ class TOUCHSTONE_API HeapCore {
   [[nodiscard]] Result<> reserve() noexcept;
   bool grow(std::unique_lock<std::mutex>& lock, std::size_t regions) noexcept;
   [[nodiscard]] Result<> commit_regions(std::size_t first, std::size_t count) noexcept;
-  Address acquire_region(std::unique_lock<std::mutex>& lock, RegionKind kind,
-                         std::uint8_t age, bool for_mutator) noexcept;
+  Address acquire_region(std::unique_lock<std::mutex>& lock, RegionKind kind, std::uint8_t age,
+                         bool for_mutator) noexcept;
   void set_kind(Address region, RegionKind kind, std::uint8_t age) noexcept;
   void free_region(Address region) noexcept;
   void clear_side_tables(Address begin, Address end) noexcept;

@@ -36,8 +36,8 @@ class Marking {
         weak_(core.chunks()),
         ephemerons_(core.chunks()),
         // Zeroed by the kernel where it is large, and touched where there are live objects.
-        live_(static_cast<std::uint64_t*>(
-            std::calloc(core.region_count(), sizeof(std::uint64_t)))) {}
+        live_(
+            static_cast<std::uint64_t*>(std::calloc(core.region_count(), sizeof(std::uint64_t)))) {}
 
   void mark_roots() noexcept {
     Roots roots(*this);
@@ -50,7 +50,7 @@ class Marking {
     }
   }
   void drain() noexcept {
-    unsigned until_share = kShareInterval;
+    [[maybe_unused]] unsigned until_share = kShareInterval;  // NOLINT(misc-const-correctness)
     for (;;) {
       Address entry = 0;
       while (stack_.pop(entry)) {
@@ -165,10 +165,11 @@ class Marking {
     const std::uint64_t header = load_word(entry);
     const std::size_t size = model_.size(at<const void>(entry), header);
     marked_ += size;
-    if (watched_ != nullptr) [[unlikely]] found_alive(entry);
+    if (watched_ != nullptr) [[unlikely]]
+      found_alive(entry);
     // Not every object of that size is in regions of its own: an open TLAB takes what fits.
-    if (size > core_.large_object_size() &&
-        tables_.region(entry).kind == RegionKind::kLarge) [[unlikely]] {
+    if (size > core_.large_object_size() && tables_.region(entry).kind == RegionKind::kLarge)
+        [[unlikely]] {
       if (RangeTracing<Model> && size > 2 * kPart) {
         for (Address part = entry; part < entry + size; part += kPart) push(part | kPartTag);
         return;
@@ -189,7 +190,8 @@ class Marking {
   }
 
   void found_alive(Address object) noexcept {
-    watched_->take(object, [this](Address, Address value_slot) { visit_root(at<void>(value_slot)); });
+    watched_->take(object,
+                   [this](Address, Address value_slot) { visit_root(at<void>(value_slot)); });
   }
 
   void note_ephemeron(Address key_slot, Address value_slot) noexcept {

@@ -32,7 +32,8 @@ struct ObjectFinder {
   /// goes into the crossing map; the rest is found by its mark bit.
   [[gnu::always_inline]] static void note_extent(const HeapTables& tables, Address object,
                                                  std::size_t size) noexcept {
-    if (size > kCard) [[unlikely]] note_cards(tables, object, size);
+    if (size > kCard) [[unlikely]]
+      note_cards(tables, object, size);
   }
   [[gnu::noinline]] static void note_cards(const HeapTables& tables, Address object,
                                            std::size_t size) noexcept {
@@ -51,15 +52,15 @@ struct ObjectFinder {
                              Address address) noexcept {
     const Address bottom = tables.bottom(address);
     if (address == bottom) return 0;
-    Address found = Bits::last_before(tables.marks, std::max(bottom, round_down(address, kCard)),
-                                      address);
+    Address found =
+        Bits::last_before(tables.marks, std::max(bottom, round_down(address, kCard)), address);
     if (found == 0) {
       // It begins before this card.
       Address card = round_down(address, kCard);
       while (card > bottom) {
         const std::uint8_t back = tables.crossing_of(card);
-        const Address from = back != 0 ? card - std::min<Address>(back * kCard, card - bottom)
-                                       : card - kCard;
+        const Address from =
+            back != 0 ? card - std::min<Address>(back * kCard, card - bottom) : card - kCard;
         found = Bits::last_before(tables.marks, from, std::min(from + kCard, address));
         // Only a byte that could not tell the whole way leads to a card without a start.
         if (found != 0 || back != kMaxCrossing) break;

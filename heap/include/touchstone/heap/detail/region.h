@@ -23,10 +23,10 @@ enum class RegionKind : std::uint8_t {
 /// One line of the region table. In old and large regions a set mark bit is a live object's start;
 /// in all others every mark bit is clear. Eden and survivor regions are walked object by object.
 struct alignas(64) Region {
-  Address top = 0;       ///< The end of what is allocated.
-  Address scan_end = 0;  ///< Old: where the running collection's own allocation begins.
+  Address top = 0;         ///< The end of what is allocated.
+  Address scan_end = 0;    ///< Old: where the running collection's own allocation begins.
   std::uint64_t live = 0;  ///< Bytes; of an old region since the last marking, promoted included.
-  std::uint64_t large_size = 0;  ///< kLarge: bytes of the object.
+  std::uint64_t large_size = 0;     ///< kLarge: bytes of the object.
   std::uint32_t large_regions = 0;  ///< kLarge: how many; kLargeTail: how far back the first is.
   RegionKind kind = RegionKind::kFree;
   std::uint8_t age = 0;
@@ -63,10 +63,10 @@ struct HeapTables {
   unsigned region_shift = 0;
   unsigned mark_shift = 0;  ///< log2 of the object alignment.
   Address cards = 0;        ///< A byte a card.
-  Address crossing = 0;     ///< A byte a card: how far back the object begins that covers its start.
-  Address marks = 0;        ///< 8-byte words.
-  Address targets = 0;      ///< A byte a region: Target.
-  Address regions = 0;      ///< Region.
+  Address crossing = 0;  ///< A byte a card: how far back the object begins that covers its start.
+  Address marks = 0;     ///< 8-byte words.
+  Address targets = 0;   ///< A byte a region: Target.
+  Address regions = 0;   ///< Region.
 
   [[gnu::always_inline]] std::uint8_t& card(Address address) const noexcept {
     return *at<std::uint8_t>(cards + (address >> Mutator::kCardShift));
@@ -92,9 +92,7 @@ struct HeapTables {
   [[gnu::always_inline]] Address bottom(Address address) const noexcept {
     return round_down(address, region_size);
   }
-  [[nodiscard]] bool in_heap(Address address) const noexcept {
-    return address - base < end - base;
-  }
+  [[nodiscard]] bool in_heap(Address address) const noexcept { return address - base < end - base; }
 };
 
 /// Mark bits for objects aligned to 1 << Shift bytes.
@@ -154,13 +152,12 @@ struct MarkBits {
   }
   /// The last set bit before `end` in the word that ends there or that holds it; 0 if none.
   static Address last_before(Address marks, Address begin, Address end) noexcept {
-    Address at_word = round_down(end - 1, kSpan);
+    const Address at_word = round_down(end - 1, kSpan);
     std::uint64_t bits = load_word(word_of(marks, at_word));
     if (end - at_word < kSpan) bits &= (std::uint64_t{1} << (end >> Shift & 63U)) - 1;
     if (at_word < begin) bits &= ~std::uint64_t{0} << (begin >> Shift & 63U);
     if (bits == 0) return 0;
-    return at_word +
-           (static_cast<std::size_t>(63 - std::countl_zero(bits)) << Shift);
+    return at_word + (static_cast<std::size_t>(63 - std::countl_zero(bits)) << Shift);
   }
 };
 

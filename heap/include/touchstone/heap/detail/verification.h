@@ -122,9 +122,7 @@ class Verification {
     const Address field = address_of(slot);
     const Address object = load_word(field);
     if (object == 0) return;
-    const auto bad = [&](const char* what) {
-      core_.report_violation(what, holder, field, object);
-    };
+    const auto bad = [&](const char* what) { core_.report_violation(what, holder, field, object); };
     if (!tables_.in_heap(object)) return bad("a reference out of the heap");
     if (object % Model::kAlignment != 0) return bad("a misaligned reference");
     if (object >= end_) return bad("a reference to memory that is not committed");
@@ -149,9 +147,8 @@ class Verification {
     std::uint64_t& seen = word(seen_, object);
     if ((seen & Bits::bit_of(object)) != 0) return;
     seen |= Bits::bit_of(object);
-    const Address limit = region.kind == RegionKind::kLarge
-                              ? object + region.large_size
-                              : region.top;
+    const Address limit =
+        region.kind == RegionKind::kLarge ? object + region.large_size : region.top;
     if (checked_size(object, limit) != 0) work_.push_back(object);
   }
 

@@ -55,9 +55,7 @@ class TOUCHSTONE_API WorkShare {
   /// Before a phase.
   void reset(unsigned workers) noexcept;
   /// Whether someone waits for work; cheap.
-  [[nodiscard]] bool hungry() const noexcept {
-    return idle_.load(std::memory_order_relaxed) != 0;
-  }
+  [[nodiscard]] bool hungry() const noexcept { return idle_.load(std::memory_order_relaxed) != 0; }
   void publish(unsigned worker, WorkChunk* chunk) noexcept;
   /// One of the worker's own, or null.
   [[nodiscard]] WorkChunk* take_back(unsigned worker) noexcept;
