@@ -75,6 +75,7 @@ FastPathLayout HeapCore::fast_path_layout() const noexcept {
   return {.tlab_top_offset = offsetof(MutatorBlock, tlab_top),
           .object_alignment = static_cast<std::uint32_t>(alignment_),
           .max_tlab_object = static_cast<std::uint32_t>(tables_.region_size / 8),
+          .max_young_object = static_cast<std::uint32_t>(large_object_size()),
           .card_table_offset = offsetof(MutatorBlock, card_table),
           .card_shift = Mutator::kCardShift,
           .dirty_card = Mutator::kDirtyCard,

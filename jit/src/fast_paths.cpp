@@ -44,6 +44,18 @@ Result<> check(const FastPathLayout& layout, bool is_arm,
   return {};
 }
 
+/// The same for the barrier of a run of slots.
+Result<> check_run(const FastPathLayout& layout, bool is_arm,
+                   const FastPathRegisters& registers) noexcept {
+  const auto& scratch = registers.scratch;
+  return is_arm ? check(layout, true,
+                        {registers.mutator, registers.input, registers.length, scratch[0],
+                         scratch[1], scratch[2]})
+                : check(layout, false,
+                        {registers.mutator, registers.input, registers.length, scratch[0],
+                         scratch[1]});
+}
+
 /// The size rounded up to the object alignment.
 Result<std::uint32_t> rounded_size(const FastPathLayout& layout, std::size_t size) noexcept {
   if (size == 0) return std::unexpected(argument_error("an object has no bytes"));
@@ -65,6 +77,24 @@ x86::Mem at(std::uint8_t base, std::uint32_t offset, std::uint32_t size) noexcep
 }
 
 constexpr std::uint32_t kTopToEnd = 8;
+
+/// The part of a reference's atomic that emit_rmw makes.
+RmwShape reference_shape(RmwOp op, RmwOrder order, RmwTarget target) noexcept {
+  return {.op = op, .width = 8, .order = order, .result = RmwResult::kFetch, .target = target};
+}
+RmwRegisters reference_registers(const ReferenceRmwRegisters& given) noexcept {
+  return {.address = given.slot,
+          .operand = {given.value, kNoRegister},
+          .expected = {given.expected, kNoRegister},
+          .result = {given.result, kNoRegister},
+          .scratch = {given.scratch[0], given.scratch[1], kNoRegister, kNoRegister, kNoRegister,
+                      kNoRegister}};
+}
+FastPathRegisters slot_registers(const ReferenceRmwRegisters& given) noexcept {
+  return {.mutator = given.mutator,
+          .input = given.slot,
+          .scratch = {given.scratch[0], given.scratch[1], kNoRegister}};
+}
 
 }  // namespace
 
@@ -151,6 +181,100 @@ Result<> emit_card_barrier(a64::Assembler& as, const FastPathLayout& layout,
     emit(as.strb(a64::GpW(registers.scratch[1]), a64::ptr(table)));
   }
   emit(as.bind(done));
+  return emit.finish(kOperation);
+}
+
+Result<> emit_bulk_barrier(a64::Assembler& as, const FastPathLayout& layout,
+                           const FastPathRegisters& registers) noexcept {
+  if (Result<> good = check_run(layout, true, registers); !good) return good;
+  const a64::GpX begin(registers.input);
+  const a64::GpX length(registers.length);
+  const a64::GpX table(registers.scratch[0]);
+  const a64::GpX last(registers.scratch[1]);
+  const a64::GpW value(registers.scratch[2]);
+  const asmjit::Label again = as.newLabel();
+  const asmjit::Label done = as.newLabel();
+  Emission emit(as);
+  emit(as.cbz(length, done));
+  emit(as.ldr(table, at(registers.mutator, layout.card_table_offset)));
+  emit(as.add(last, begin, length));
+  emit(as.sub(last, last, 1));
+  emit(as.lsr(last, last, layout.card_shift));
+  emit(as.add(last, table, last));
+  emit(as.add(table, table, begin, a64::lsr(layout.card_shift)));
+  if (layout.dirty_card != 0) emit(as.mov(value, layout.dirty_card));
+  emit(as.bind(again));
+  if (layout.dirty_card == 0) {
+    emit(as.strb(a64::wzr, a64::ptr_post(table, 1)));
+  } else {
+    emit(as.strb(value, a64::ptr_post(table, 1)));
+  }
+  emit(as.cmp(table, last));
+  emit(as.b_ls(again));
+  emit(as.bind(done));
+  return emit.finish(kOperation);
+}
+
+Result<> emit_initialising_barrier(a64::Assembler& as, const FastPathLayout& layout,
+                                   const FastPathRegisters& registers) noexcept {
+  if (Result<> good = check_run(layout, true, registers); !good) return good;
+  const a64::GpX limit(registers.scratch[0]);
+  const asmjit::Label done = as.newLabel();
+  Emission emit(as);
+  emit(as.mov(limit, layout.max_young_object));
+  emit(as.cmp(a64::GpX(registers.length), limit));
+  emit(as.b_ls(done));
+  if (Result<> bulk = emit_bulk_barrier(as, layout, registers); !bulk) {
+    emit.undo();
+    return bulk;
+  }
+  emit(as.bind(done));
+  return emit.finish(kOperation);
+}
+
+Result<> emit_reference_swap(a64::Assembler& as, const FastPathLayout& layout,
+                             const ReferenceRmwRegisters& registers, RmwOrder order,
+                             RmwTarget target) noexcept {
+  if (Result<> good = check(layout, true,
+                            {registers.mutator, registers.slot, registers.value, registers.result,
+                             registers.scratch[0], registers.scratch[1]});
+      !good) {
+    return good;
+  }
+  Emission emit(as);
+  Result<> done =
+      emit_rmw(as, reference_shape(RmwOp::kSwap, order, target), reference_registers(registers));
+  if (done) {
+    done = emit_card_barrier(as, layout, slot_registers(registers), CardBarrier::kAlwaysStore);
+  }
+  if (!done) emit.undo();
+  return done;
+}
+
+Result<> emit_reference_compare_swap(a64::Assembler& as, const FastPathLayout& layout,
+                                     const ReferenceRmwRegisters& registers, RmwOrder order,
+                                     RmwTarget target, const asmjit::Label& failed) noexcept {
+  if (Result<> good = check(layout, true,
+                            {registers.mutator, registers.slot, registers.value, registers.expected,
+                             registers.result, registers.scratch[0], registers.scratch[1]});
+      !good) {
+    return good;
+  }
+  Emission emit(as);
+  if (Result<> rmw = emit_rmw(as, reference_shape(RmwOp::kCompareSwap, order, target),
+                              reference_registers(registers));
+      !rmw) {
+    emit.undo();
+    return rmw;
+  }
+  emit(as.cmp(a64::GpX(registers.result), a64::GpX(registers.expected)));
+  emit(as.b_ne(failed));
+  if (Result<> barrier =
+          emit_card_barrier(as, layout, slot_registers(registers), CardBarrier::kAlwaysStore);
+      !barrier) {
+    emit.undo();
+    return barrier;
+  }
   return emit.finish(kOperation);
 }
 
@@ -289,6 +413,103 @@ Result<> emit_card_barrier(x86::Assembler& as, const FastPathLayout& layout,
   return emit.finish(kOperation);
 }
 
+Result<> emit_bulk_barrier(x86::Assembler& as, const FastPathLayout& layout,
+                           const FastPathRegisters& registers) noexcept {
+  if (Result<> good = check_run(layout, false, registers); !good) return good;
+  const x86::Gp begin = x86::gpq(registers.input);
+  const x86::Gp length = x86::gpq(registers.length);
+  const x86::Gp card = x86::gpq(registers.scratch[0]);
+  const x86::Gp last = x86::gpq(registers.scratch[1]);
+  const x86::Mem table = at(registers.mutator, layout.card_table_offset, 8);
+  const asmjit::Label again = as.newLabel();
+  const asmjit::Label done = as.newLabel();
+  Emission emit(as);
+  emit(as.test(length, length));
+  emit(as.jz(done));
+  emit(as.lea(last, x86::ptr(begin, length, 0, -1)));
+  emit(as.shr(last, layout.card_shift));
+  emit(as.add(last, table));
+  emit(as.mov(card, begin));
+  emit(as.shr(card, layout.card_shift));
+  emit(as.add(card, table));
+  emit(as.bind(again));
+  emit(as.mov(x86::byte_ptr(card), static_cast<std::int8_t>(layout.dirty_card)));
+  emit(as.inc(card));
+  emit(as.cmp(card, last));
+  emit(as.jbe(again));
+  emit(as.bind(done));
+  return emit.finish(kOperation);
+}
+
+Result<> emit_initialising_barrier(x86::Assembler& as, const FastPathLayout& layout,
+                                   const FastPathRegisters& registers) noexcept {
+  if (Result<> good = check_run(layout, false, registers); !good) return good;
+  const asmjit::Label done = as.newLabel();
+  Emission emit(as);
+  emit(as.cmp(x86::gpq(registers.length), layout.max_young_object));
+  emit(as.jbe(done));
+  if (Result<> bulk = emit_bulk_barrier(as, layout, registers); !bulk) {
+    emit.undo();
+    return bulk;
+  }
+  emit(as.bind(done));
+  return emit.finish(kOperation);
+}
+
+Result<> emit_reference_swap(x86::Assembler& as, const FastPathLayout& layout,
+                             const ReferenceRmwRegisters& registers) noexcept {
+  if (Result<> good = check(layout, false,
+                            {registers.mutator, registers.slot, registers.value, registers.result,
+                             registers.scratch[0], registers.scratch[1]});
+      !good) {
+    return good;
+  }
+  Emission emit(as);
+  Result<> done = emit_rmw(as, reference_shape(RmwOp::kSwap, RmwOrder::kSeqCst, RmwTarget::kX86_64),
+                           reference_registers(registers));
+  if (done) {
+    done = emit_card_barrier(as, layout, slot_registers(registers), CardBarrier::kAlwaysStore);
+  }
+  if (!done) emit.undo();
+  return done;
+}
+
+Result<> emit_reference_compare_swap(x86::Assembler& as, const FastPathLayout& layout,
+                                     const ReferenceRmwRegisters& registers,
+                                     const asmjit::Label& failed) noexcept {
+  // `expected` and `result` may both be RAX, which nothing else may.
+  const bool both = registers.expected == x86::Gp::kIdAx && registers.result == x86::Gp::kIdAx;
+  const Result<> good =
+      both ? check(layout, false,
+                   {registers.mutator, registers.slot, registers.value, x86::Gp::kIdAx,
+                    registers.scratch[0], registers.scratch[1]})
+           : check(layout, false,
+                   {registers.mutator, registers.slot, registers.value, registers.expected,
+                    registers.result, registers.scratch[0], registers.scratch[1]});
+  if (!good) return good;
+  for (const std::uint8_t other : {registers.mutator, registers.slot, registers.value,
+                                   registers.scratch[0], registers.scratch[1]}) {
+    if (other == x86::Gp::kIdAx) return std::unexpected(argument_error("RAX is CMPXCHG's own"));
+  }
+  Emission emit(as);
+  if (Result<> rmw =
+          emit_rmw(as, reference_shape(RmwOp::kCompareSwap, RmwOrder::kSeqCst, RmwTarget::kX86_64),
+                   reference_registers(registers));
+      !rmw) {
+    emit.undo();
+    return rmw;
+  }
+  // By CMPXCHG's own flag, which moves leave alone: `expected` may be gone.
+  emit(as.jne(failed));
+  if (Result<> barrier =
+          emit_card_barrier(as, layout, slot_registers(registers), CardBarrier::kAlwaysStore);
+      !barrier) {
+    emit.undo();
+    return barrier;
+  }
+  return emit.finish(kOperation);
+}
+
 Result<> emit_mark(x86::Assembler& as, const FastPathLayout& layout,
                    const FastPathRegisters& registers) noexcept {
   if (Result<> good = check(layout, false,
@@ -355,6 +576,26 @@ Result<> emit_function(a64::Assembler& as, FastPath path, const FastPathLayout& 
       body = emit_safepoint_poll(as, layout, registers, away);
       slow_address = std::bit_cast<std::uint64_t>(slow.safepoint);
       break;
+    case FastPath::kBulkBarrier:
+      body = emit_bulk_barrier(as, layout,
+                               {.mutator = 0, .input = 1, .length = 2, .scratch = {3, 4, 5}});
+      break;
+    case FastPath::kReferenceSwap:
+      body = emit_reference_swap(
+          as, layout, {.mutator = 0, .slot = 1, .value = 2, .result = 3, .scratch = {4, 5}},
+          RmwOrder::kAcqRel, target);
+      emit(as.mov(a64::x0, a64::x3));
+      break;
+    case FastPath::kReferenceCompareSwap:
+      body = emit_reference_compare_swap(
+          as, layout,
+          {.mutator = 0, .slot = 1, .value = 3, .expected = 2, .result = 4, .scratch = {5, 6}},
+          RmwOrder::kAcqRel, target, away);
+      emit(as.mov(a64::x0, 1));
+      emit(as.ret(a64::x30));
+      emit(as.bind(away));
+      emit(as.mov(a64::x0, 0));
+      break;
   }
   emit(as.ret(a64::x30));
   if (slow_address != 0) {
@@ -392,6 +633,35 @@ Result<> emit_function(x86::Assembler& as, FastPath path, const FastPathLayout& 
       body = emit_safepoint_poll(as, layout, registers, away);
       slow_address = std::bit_cast<std::uint64_t>(slow.safepoint);
       break;
+    case FastPath::kBulkBarrier:
+      body = emit_bulk_barrier(as, layout,
+                               {.mutator = x86::Gp::kIdDi,
+                                .input = x86::Gp::kIdSi,
+                                .length = x86::Gp::kIdDx,
+                                .scratch = {x86::Gp::kIdCx, x86::Gp::kIdAx, kNoRegister}});
+      break;
+    case FastPath::kReferenceSwap:
+      body = emit_reference_swap(as, layout,
+                                 {.mutator = x86::Gp::kIdDi,
+                                  .slot = x86::Gp::kIdSi,
+                                  .value = x86::Gp::kIdDx,
+                                  .result = x86::Gp::kIdAx,
+                                  .scratch = {x86::Gp::kIdCx, x86::Gp::kIdR8}});
+      break;
+    case FastPath::kReferenceCompareSwap:
+      body = emit_reference_compare_swap(as, layout,
+                                         {.mutator = x86::Gp::kIdDi,
+                                          .slot = x86::Gp::kIdSi,
+                                          .value = x86::Gp::kIdCx,
+                                          .expected = x86::Gp::kIdDx,
+                                          .result = x86::Gp::kIdAx,
+                                          .scratch = {x86::Gp::kIdR8, x86::Gp::kIdR9}},
+                                         away);
+      emit(as.mov(x86::eax, 1));
+      emit(as.ret());
+      emit(as.bind(away));
+      emit(as.xor_(x86::eax, x86::eax));
+      break;
   }
   emit(as.ret());
   if (slow_address != 0) {
@@ -402,8 +672,13 @@ Result<> emit_function(x86::Assembler& as, FastPath path, const FastPathLayout& 
   return body ? emit.finish(kOperation) : body;
 }
 
-constexpr std::array<const char*, 4> kNames{"touchstone allocate", "touchstone card barrier",
-                                            "touchstone mark", "touchstone safepoint poll"};
+constexpr std::array<const char*, kFastPathCount> kNames{"touchstone allocate",
+                                                         "touchstone card barrier",
+                                                         "touchstone mark",
+                                                         "touchstone safepoint poll",
+                                                         "touchstone bulk barrier",
+                                                         "touchstone reference swap",
+                                                         "touchstone reference compare-and-swap"};
 
 }  // namespace
 
@@ -463,6 +738,15 @@ FastPaths::Mark FastPaths::mark() const noexcept {
 }
 FastPaths::Poll FastPaths::safepoint_poll() const noexcept {
   return std::bit_cast<Poll>(entries_[3]);
+}
+FastPaths::BulkBarrier FastPaths::bulk_barrier() const noexcept {
+  return std::bit_cast<BulkBarrier>(entries_[4]);
+}
+FastPaths::Swap FastPaths::reference_swap() const noexcept {
+  return std::bit_cast<Swap>(entries_[5]);
+}
+FastPaths::CompareSwap FastPaths::reference_compare_swap() const noexcept {
+  return std::bit_cast<CompareSwap>(entries_[6]);
 }
 
 }  // namespace touchstone::jit

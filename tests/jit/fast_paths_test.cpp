@@ -116,6 +116,54 @@ TEST_F(FastPathFunctions, TheBarrierDirtiesTheCardAndNoOther) {
   }
 }
 
+TEST_F(FastPathFunctions, TheBulkBarrierDirtiesTheCardsOfItsRangeAndNoOther) {
+  for (const std::uint8_t dirty : {std::uint8_t{0}, std::uint8_t{7}}) {
+    FastPathLayout layout = kLayout;
+    layout.dirty_card = dirty;
+    layout.clean_card = 0x55;
+    const FastPaths paths = make(layout);
+    alignas(512) static std::array<std::byte, 8 * 512> heap;
+    std::array<std::uint8_t, 8> cards{};
+    Mutator mutator;
+    const auto base = reinterpret_cast<std::uintptr_t>(heap.data());
+    mutator.cards = reinterpret_cast<std::uintptr_t>(cards.data()) - (base >> layout.card_shift);
+    for (std::size_t begin = 0; begin < heap.size(); begin += 168) {
+      for (std::size_t size = 0; begin + size <= heap.size(); size += 56) {
+        cards.fill(layout.clean_card);
+        paths.bulk_barrier()(&mutator, heap.data() + begin, size);
+        for (std::size_t card = 0; card < cards.size(); ++card) {
+          const bool hit = size != 0 && card >= begin / 512 && card <= (begin + size - 1) / 512;
+          ASSERT_EQ(cards[card], hit ? dirty : layout.clean_card) << begin << ' ' << size;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(FastPathFunctions, ReferenceAtomicsSwapAndMark) {
+  const FastPaths paths = make();
+  alignas(512) static std::array<std::uintptr_t, 128> heap;
+  std::array<std::uint8_t, 2> cards{};
+  Mutator mutator;
+  mutator.cards = reinterpret_cast<std::uintptr_t>(cards.data()) -
+                  (reinterpret_cast<std::uintptr_t>(heap.data()) >> kLayout.card_shift);
+  cards.fill(kLayout.clean_card);
+  heap.fill(5);
+  const auto reference = [](std::uintptr_t value) { return reinterpret_cast<void*>(value); };
+  EXPECT_EQ(paths.reference_swap()(&mutator, &heap[70], reference(6)), reference(5));
+  EXPECT_EQ(heap[70], 6U);
+  EXPECT_EQ(cards[0], kLayout.clean_card);
+  EXPECT_EQ(cards[1], kLayout.dirty_card);
+  cards.fill(kLayout.clean_card);
+  EXPECT_FALSE(paths.reference_compare_swap()(&mutator, &heap[3], reference(6), reference(9)));
+  EXPECT_EQ(heap[3], 5U);
+  EXPECT_EQ(cards[0], kLayout.clean_card);
+  EXPECT_TRUE(paths.reference_compare_swap()(&mutator, &heap[3], reference(5), reference(9)));
+  EXPECT_EQ(heap[3], 9U);
+  EXPECT_EQ(cards[0], kLayout.dirty_card);
+  EXPECT_EQ(cards[1], kLayout.clean_card);
+}
+
 TEST_F(FastPathFunctions, MarksSetTheirBitAndTellWhetherItWasSet) {
   const FastPaths paths = make();
   alignas(1024) static std::array<std::byte, 4096> heap;
@@ -249,6 +297,26 @@ TEST(FastPathLength, BarrierMarkAndPollAreWhatTheyShouldBe) {
   Inline looking(InstructionSet::kX86_64);
   ASSERT_TRUE(emit_card_barrier(looking.x86, kLayout, kRegisters, CardBarrier::kStoreIfClean));
   EXPECT_EQ(texts(looking)[3], "cmp byte ptr [rcx + rdx], 0");
+  FastPathRegisters run = kRegisters;
+  run.length = 5;
+  Inline bulk(InstructionSet::kA64);
+  ASSERT_TRUE(emit_bulk_barrier(bulk.arm, kLayout, run));
+  EXPECT_EQ(texts(bulk),
+            (Lines{"cbz x5, #0x28", "ldr x1, [x7, #0x18]", "add x2, x6, x5", "sub x2, x2, #1",
+                   "lsr x2, x2, #9", "add x2, x1, x2", "add x1, x1, x6, lsr #9",
+                   "strb wzr, [x1], #1", "cmp x1, x2", "b.ls #0x1c"}));
+  constexpr ReferenceRmwRegisters reference{
+      .mutator = 7, .slot = 6, .value = 5, .expected = 3, .result = 8, .scratch = {1, 2}};
+  Inline swap(InstructionSet::kA64);
+  ASSERT_TRUE(
+      emit_reference_swap(swap.arm, kLayout, reference, RmwOrder::kAcqRel, RmwTarget::kA64Lse));
+  EXPECT_EQ(texts(swap), (Lines{"swpal x5, x8, [x6]", "ldr x1, [x7, #0x18]", "lsr x2, x6, #9",
+                                "strb wzr, [x1, x2]"}));
+  Inline compare(InstructionSet::kA64);
+  ASSERT_TRUE(emit_reference_compare_swap(compare.arm, kLayout, reference, RmwOrder::kRelease,
+                                          RmwTarget::kA64Lse, compare.slow));
+  EXPECT_EQ(texts(compare), (Lines{"mov x8, x3", "casl x8, x5, [x6]", "cmp x8, x3", "b.ne #0x1c",
+                                   "ldr x1, [x7, #0x18]", "lsr x2, x6, #9", "strb wzr, [x1, x2]"}));
   Inline mark(InstructionSet::kA64);
   ASSERT_TRUE(emit_mark(mark.arm, kLayout, kRegisters, RmwTarget::kA64Lse));
   EXPECT_EQ(texts(mark)[6], "ldsetal x3, x0, [x1]");
@@ -283,6 +351,8 @@ TEST(FastPathRefusal, BadLayoutsRegistersAndSizes) {
   EXPECT_EQ(layout_code([](auto& l) { l.tlab_top_offset = 512; }), ErrorCode::kOutOfRange);
   EXPECT_EQ(layout_code([](auto& l) { l.object_alignment = 24; }), ErrorCode::kOutOfRange);
   EXPECT_EQ(layout_code([](auto& l) { l.max_tlab_object = 1U << 24U; }), ErrorCode::kOutOfRange);
+  EXPECT_EQ(layout_code([](auto& l) { l.max_young_object = 1U << 14U; }), ErrorCode::kOutOfRange);
+  EXPECT_EQ(layout_code([](auto& l) { l.max_young_object = 1U << 31U; }), ErrorCode::kOutOfRange);
   EXPECT_EQ(layout_code([](auto& l) { l.card_shift = 64; }), ErrorCode::kOutOfRange);
   EXPECT_EQ(layout_code([](auto& l) { l.dirty_card = l.clean_card; }), ErrorCode::kOutOfRange);
   EXPECT_EQ(layout_code([](auto& l) { l.mark_shift = 2; }), ErrorCode::kOutOfRange);
@@ -310,6 +380,30 @@ TEST(FastPathRefusal, BadLayoutsRegistersAndSizes) {
   Inline arm(InstructionSet::kA64);
   EXPECT_EQ(code_of(emit_mark(arm.arm, kLayout, kRegisters, RmwTarget::kX86_64)),
             ErrorCode::kInvalidArgument);
+  // kRegisters has no length.
+  EXPECT_EQ(code_of(emit_bulk_barrier(arm.arm, kLayout, kRegisters)), ErrorCode::kInvalidArgument);
+  FastPathRegisters only_length = {.length = 4, .scratch = {1, 2, 3}};
+  EXPECT_EQ(code_of(emit_initialising_barrier(arm.arm, kLayout, only_length)),
+            ErrorCode::kInvalidArgument);
+  constexpr ReferenceRmwRegisters reference{
+      .mutator = 7, .slot = 6, .value = 5, .expected = 3, .result = 8, .scratch = {1, 2}};
+  EXPECT_EQ(code_of(emit_reference_swap(arm.arm, kLayout, reference, RmwOrder::kAcqRel,
+                                        RmwTarget::kX86_64)),
+            ErrorCode::kInvalidArgument);
+  ReferenceRmwRegisters wrong = reference;
+  wrong.result = wrong.expected;
+  EXPECT_EQ(code_of(emit_reference_compare_swap(arm.arm, kLayout, wrong, RmwOrder::kAcqRel,
+                                                RmwTarget::kA64Lse, arm.slow)),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(arm.finish().size(), 0U) << "something was emitted all the same";
+  Inline x86(InstructionSet::kX86_64);
+  wrong = reference;
+  wrong.scratch[0] = 0;
+  EXPECT_EQ(code_of(emit_reference_compare_swap(x86.x86, kLayout, wrong, x86.slow)),
+            ErrorCode::kInvalidArgument);
+  wrong.scratch[0] = 4;
+  EXPECT_EQ(code_of(emit_reference_swap(x86.x86, kLayout, wrong)), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(x86.finish().size(), 0U) << "something was emitted all the same";
 
   std::array<std::byte, kMaxFastPathSize> buffer{};
   const auto no_slow =

@@ -17,6 +17,20 @@ namespace touchstone::heap {
 /// Offsets are bytes from the start of the mutator block, which every mutator thread has one of and
 /// passes in a register. They are multiples of the size of what lies there, and at most
 /// kMaxOffset.
+///
+/// What emitted code has to keep to:
+///
+/// - *Visibility.* A fresh object is the collector's from the mutator's next safepoint on: until
+///   then its header is written, and what is not written yet is zero. Another thread sees it from
+///   the store that publishes it on, which on arm64 has to have release order.
+/// - *Initialising stores* need no barrier in an object of at most max_young_object bytes, until
+///   the next safepoint. Larger objects are old at once, and so may be any object after a
+///   safepoint: their stores are stores like others.
+/// - *Stores* of a reference are followed by the barrier on the slot, whatever object it lies in.
+///   It is precise: it is the card of the slot that counts, not that of the object's start. A swap
+///   or a copy of a run of slots is a store; a compare-and-swap is one when it succeeds.
+/// - *Safepoints* come neither between a store and its barrier, nor between an allocation and the
+///   object's header.
 struct FastPathLayout {
   /// The largest offset: what a single arm64 load pair reaches.
   static constexpr std::uint32_t kMaxOffset = 504;
@@ -31,6 +45,8 @@ struct FastPathLayout {
   std::uint32_t object_alignment = 16;
   /// Larger objects never go into a TLAB: bytes, below 16 MiB.
   std::uint32_t max_tlab_object = 1U << 15U;
+  /// Larger objects are old from the start: bytes, at least max_tlab_object and below 2 GiB.
+  std::uint32_t max_young_object = 1U << 15U;
 
   // ---- The write barrier: one byte for each card.
 
@@ -56,6 +72,11 @@ struct FastPathLayout {
   /// 4 bytes that are not 0 while the mutator is asked to stop.
   std::uint32_t safepoint_flag_offset = 0;
 
+  /// Whether initialising stores into an object of so many bytes need the barrier.
+  [[nodiscard]] constexpr bool is_old_at_once(std::size_t size) const noexcept {
+    return size > max_young_object;
+  }
+
   /// Checks the ranges above. Errors: kMisaligned for an offset that is no multiple of what lies
   /// there; kOutOfRange for anything else, with the member named.
   [[nodiscard]] constexpr Result<> check() const noexcept {
@@ -76,6 +97,9 @@ struct FastPathLayout {
     }
     if (max_tlab_object < object_alignment || max_tlab_object >= (1U << 24U)) {
       return error(ErrorCode::kOutOfRange, "max_tlab_object");
+    }
+    if (max_young_object < max_tlab_object || max_young_object >= (1U << 31U)) {
+      return error(ErrorCode::kOutOfRange, "max_young_object");
     }
     if (card_shift < 6 || card_shift > 16) return error(ErrorCode::kOutOfRange, "card_shift");
     if (dirty_card == clean_card) return error(ErrorCode::kOutOfRange, "dirty_card");

@@ -56,8 +56,7 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
     return detail::at<std::byte>(object);
   }
 
-  /// The slow path of an allocation: a safepoint. Null on failure, see error(). Fit for SlowPaths
-  /// of jit/fast_paths.h, with a function around it.
+  /// The slow path of an allocation: a safepoint. Null on failure, see error().
   [[nodiscard]] std::byte* allocate_slow(std::size_t size) noexcept;
 
   /// To be called after a reference was stored into the heap at `slot`, with no safepoint in
@@ -81,6 +80,38 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
   [[gnu::always_inline]] void write(T*& slot, T* value) noexcept {
     slot = value;
     write_barrier(&slot);
+  }
+
+  /// Swaps the reference in a slot, acquire-release, and marks its card. What was there before.
+  template <typename T>
+  [[gnu::always_inline]] T* exchange(T*& slot, T* value) noexcept {
+    T* const before = __atomic_exchange_n(&slot, value, __ATOMIC_ACQ_REL);
+    write_barrier(&slot);
+    return before;
+  }
+  /// Stores `desired` in a slot that holds `expected`, acquire-release, and marks its card. False,
+  /// with `expected` what is there, where it holds something else.
+  template <typename T>
+  [[gnu::always_inline]] bool compare_exchange(T*& slot, T*& expected, T* desired) noexcept {
+    if (!__atomic_compare_exchange_n(&slot, &expected, desired, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+      return false;
+    }
+    write_barrier(&slot);
+    return true;
+  }
+  /// Copies references, which may overlap, each as a whole, and marks the cards of where they go.
+  template <typename T>
+  void copy(T** to, T* const* from, std::size_t count) noexcept {
+    const auto copy_one = [&](std::size_t i) {
+      __atomic_store_n(to + i, __atomic_load_n(from + i, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    };
+    if (detail::address_of(to) - detail::address_of(from) < count * sizeof(T*)) {
+      for (std::size_t i = count; i-- > 0;) copy_one(i);
+    } else {
+      for (std::size_t i = 0; i < count; ++i) copy_one(i);
+    }
+    write_barrier(to, count * sizeof(T*));
   }
 
   /// A safepoint: one load when nobody wants to collect.
@@ -119,6 +150,13 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
   /// The mutator of a block.
   [[nodiscard]] static Mutator& of(MutatorBlock* block) noexcept {
     return *static_cast<Mutator*>(block);
+  }
+  /// The slow paths that emitted code calls, with a block; see SlowPaths of jit/fast_paths.h.
+  static void* allocate_slow_path(void* block, std::size_t size) noexcept {
+    return of(static_cast<MutatorBlock*>(block)).allocate_slow(size);
+  }
+  static void poll_slow_path(void* block) noexcept {
+    of(static_cast<MutatorBlock*>(block)).poll_slow();
   }
   /// What is left of the TLAB, in bytes: so much can be allocated without the slow path.
   [[nodiscard]] std::size_t tlab_left() const noexcept { return tlab_end - tlab_top; }
