@@ -17,6 +17,7 @@
 #include <touchstone/tools/command_line.h>
 #include <touchstone/tools/json_file.h>
 #include <touchstone/tools/progress.h>
+#include <touchstone/tools/provenance.h>
 
 #include "emitted_kernel.h"
 #include "experiment.h"
@@ -196,12 +197,10 @@ shatter::Settings settings_of(const Options& options, const arch::Machine& machi
 
 int run(const Options& options, int argc, const char* const* argv) {
   shatter::Report report;
-  report.command = shatter::command_text(argc, argv);
-  report.date = shatter::date_text();
-  report.cpu = shatter::cpu_text();
-  report.machine = arch::read_machine();
-  report.settings = settings_of(options, report.machine);
-  const auto kernel = shatter::EmittedKernel::create(shape_of(options, report.machine));
+  report.provenance = tools::provenance_of(argc, argv);
+  const arch::Machine& machine = report.provenance.machine;
+  report.settings = settings_of(options, machine);
+  const auto kernel = shatter::EmittedKernel::create(shape_of(options, machine));
   if (!kernel) {
     tools::print_error(kName, fmt::format("the touch kernel: {}", kernel.error().message()));
     return tools::kExitFailure;
@@ -215,7 +214,7 @@ int run(const Options& options, int argc, const char* const* argv) {
   std::FILE* out = options.json_file == "-" ? stderr : stdout;
   fmt::print(out, "{} MiB a mapping, {} round{} and a warm-up, kernel {}, {}\n",
              settings.bytes >> 20U, settings.repeat, settings.repeat == 1 ? "" : "s",
-             report.machine.kernel ? report.machine.kernel->release : "unknown", report.cpu);
+             tools::kernel_text(machine), report.provenance.cpu);
   const bool runs_kernel =
       std::find(settings.strategies.begin(), settings.strategies.end(),
                 heap::PretouchStrategy::kAtomicRmw) != settings.strategies.end();
@@ -235,12 +234,12 @@ int run(const Options& options, int argc, const char* const* argv) {
                                     next.threads, next.threads == 1 ? "" : "s"));
     });
   }
-  report.verdicts = shatter::verdicts_of(report.rows, report.machine);
+  report.verdicts = shatter::verdicts_of(report.rows, machine);
   fmt::print(out, "\n{}\n{}", shatter::table_text(report), shatter::verdict_text(report));
 
   if (options.peers) {
-    report.java = shatter::compare_with_java(kPeerBytes, settings.repeat, settings.geometry,
-                                             report.machine.cpus);
+    report.java =
+        shatter::compare_with_java(kPeerBytes, settings.repeat, settings.geometry, machine.cpus);
     fmt::print(out, "{}",
                *report.java ? shatter::java_text(**report.java)
                             : fmt::format("Peer: Java is left out: {}\n", report.java->error()));

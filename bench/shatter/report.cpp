@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <fstream>
-#include <span>
-#include <string_view>
+#include <string>
+#include <vector>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <touchstone/bench/embedded.h>
+#include <touchstone/bench/page.h>
 
 namespace touchstone::shatter {
 namespace {
@@ -28,10 +25,6 @@ std::string mebibytes(const std::optional<std::size_t>& bytes) {
 
 Json json_of(const std::optional<std::uint64_t>& value) {
   return value ? Json(*value) : Json(nullptr);
-}
-
-std::string kernel_text(const arch::Machine& machine) {
-  return machine.kernel ? machine.kernel->release : "unknown";
 }
 
 std::string name_of(const Row& row) {
@@ -86,50 +79,7 @@ Json row_json(const Row& row, const Settings& settings) {
   return json;
 }
 
-std::string replace(std::string text, std::string_view what, std::string_view by) {
-  for (std::size_t at = text.find(what); at != std::string::npos;
-       at = text.find(what, at + by.size())) {
-    text.replace(at, what.size(), by);
-  }
-  return text;
-}
-
 }  // namespace
-
-std::string command_text(int argc, const char* const* argv) {
-  std::string command;
-  for (const char* argument : std::span(argv, static_cast<std::size_t>(argc))) {
-    const std::string_view word = argument;
-    const bool plain = !word.empty() && word.find_first_not_of(
-                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                            "0123456789_-./,:=+@%") == std::string_view::npos;
-    if (!command.empty()) command += ' ';
-    if (command.empty() && word.find('/') != std::string_view::npos) {
-      command += word.substr(word.rfind('/') + 1);  // Where it was built matters to nobody.
-    } else if (plain) {
-      command += word;
-    } else {
-      command += "'" + replace(std::string(word), "'", "'\\''") + "'";
-    }
-  }
-  return command;
-}
-
-std::string date_text() {
-  return fmt::format(
-      "{:%Y-%m-%dT%H:%M:%SZ}",
-      fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
-}
-
-std::string cpu_text() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("model name")) continue;
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown CPU";
-}
 
 std::string table_text(const Report& report) {
   constexpr std::array kHeads{"strategy", "pages",   "thr",    "minor flt", "flt/page",
@@ -187,20 +137,7 @@ std::string verdict_text(const Report& report) {
 
 tools::Json report_json(const Report& report) {
   Json json = tools::json_document("touchstone.shatter", 1);
-  json["touchstone"] = TOUCHSTONE_VERSION;
-  json["command"] = report.command;
-  json["date"] = report.date;
-  const arch::Machine& machine = report.machine;
-  json["machine"] = {
-      {"architecture", machine.architecture},
-      {"kernel", kernel_text(machine)},
-      {"cpu", report.cpu},
-      {"cpu_features", machine.cpu.to_string()},
-      {"cores", machine.cpus},
-      {"page_bytes", machine.geometry.base_page},
-      {"pmd_bytes", machine.pmd_size ? Json(*machine.pmd_size) : Json(nullptr)},
-      {"thp_mode", machine.thp_mode ? arch::to_string(*machine.thp_mode) : "unknown"},
-      {"thp_defrag", machine.thp_defrag ? arch::to_string(*machine.thp_defrag) : "unknown"}};
+  tools::add_provenance(json, report.provenance);
   json["settings"] = {{"bytes", report.settings.bytes},
                       {"repeat", report.settings.repeat},
                       {"touch_kernel", report.kernel_listing}};
@@ -220,12 +157,7 @@ tools::Json report_json(const Report& report) {
 }
 
 std::string report_html(const Report& report) {
-  // "</" would end the script element that carries the data.
-  const std::string data = replace(
-      report_json(report).dump(-1, ' ', false, Json::error_handler_t::replace), "</", "<\\/");
-  std::string page(bench::shatter_page());
-  page = replace(std::move(page), "@CHART_LIBRARY@", bench::chart_library());
-  return replace(std::move(page), "@DATA@", data);
+  return bench::render_page(bench::Page::kShatter, report_json(report));
 }
 
 }  // namespace touchstone::shatter

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <touchstone/arch/machine.h>
 #include <touchstone/tools/json_file.h>
+#include <touchstone/tools/provenance.h>
 
 #include "experiment.h"
 #include "java_peer.h"
@@ -18,10 +18,7 @@
 namespace touchstone::shatter {
 
 struct Report {
-  std::string command;
-  std::string date;  ///< ISO 8601, UTC.
-  std::string cpu;
-  arch::Machine machine;
+  tools::Provenance provenance;
   Settings settings;
   /// The loop that atomic_rmw ran, as disassembled.
   std::string kernel_listing;
@@ -30,13 +27,6 @@ struct Report {
   /// With --peers: the comparison, or the line that says why there is none.
   std::optional<std::expected<JavaComparison, std::string>> java;
 };
-
-/// The command line, quoted where a shell would need it.
-[[nodiscard]] std::string command_text(int argc, const char* const* argv);
-/// Now, in UTC, such as "2026-01-31T12:00:00Z".
-[[nodiscard]] std::string date_text();
-/// The CPU's name from /proc/cpuinfo; "unknown CPU" where that does not tell (as on most arm64).
-[[nodiscard]] std::string cpu_text();
 
 [[nodiscard]] std::string table_text(const Report& report);
 [[nodiscard]] std::string verdict_text(const Report& report);

@@ -13,6 +13,7 @@
 #include <touchstone/tools/command_line.h>
 #include <touchstone/tools/json_file.h>
 #include <touchstone/tools/progress.h>
+#include <touchstone/tools/provenance.h>
 
 namespace touchstone::tools {
 namespace {
@@ -151,6 +152,11 @@ TEST(Progress, SilentInAPipe) {
   }
   EXPECT_EQ(std::ftell(file), 0);
   std::fclose(file);
+}
+
+TEST(Provenance, QuotesWhatAShellWouldSplit) {
+  const char* const argv[] = {"bin/touchstone-shatter", "--json", "a b'c", ""};
+  EXPECT_EQ(command_text(4, argv), R"(touchstone-shatter --json 'a b'\''c' '')");
 }
 
 }  // namespace
