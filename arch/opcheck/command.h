@@ -7,6 +7,7 @@
 #include <functional>
 #include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 
 // The whole of it is slow to compile.
@@ -16,11 +17,12 @@ class App;
 
 namespace touchstone::arch::opcheck {
 
-/// The streams of a run. Tests pass string streams and run the tool in their own process.
+/// The streams of a run, and the command line that made it. Tests pass string streams and run the tool in their own process.
 struct Console {
   std::istream& in;
   std::ostream& out;
   std::ostream& err;
+  std::string command{};  ///< As tools::command_text gives it; run_tool fills it in.
 };
 
 /// Exit codes: the answer is clean; the answer holds findings; part of the question was unusable.

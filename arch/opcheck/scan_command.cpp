@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include <touchstone/tools/provenance.h>
+
 #include "code_source.h"
 #include "command.h"
 #include "file_bytes.h"
@@ -60,7 +62,8 @@ Result<ScanReport> scan_process(pid_t pid, const ScanOptions& options) {
 }
 
 int run_scan(const ScanOptions& options, Console& console) {
-  nlohmann::ordered_json document = json_header("scan", 1);
+  nlohmann::ordered_json document = json_header("scan", 2);
+  if (options.json) tools::add_provenance(document, tools::provenance_of(console.command));
   document["files"] = nlohmann::ordered_json::array();
   bool all_usable = true;
   const auto finish = [&](const std::string& subject, const Result<ScanReport>& report) {

@@ -25,6 +25,7 @@
 
 #include <touchstone/tools/json_file.h>
 #include <touchstone/tools/progress.h>
+#include <touchstone/tools/provenance.h>
 
 #include "command.h"
 #include "oracle.h"
@@ -87,7 +88,9 @@ int finish(const SweepOptions& options, const SweepPlan& plan, const SweepResult
            double seconds, Console& console) {
   if (options.json != "-") print_sweep(console.out, plan, result, seconds);
   if (!options.json.empty()) {
-    const std::string document = sweep_json(plan, result, seconds).dump(2) + "\n";
+    tools::Json json = sweep_json(plan, result, seconds);
+    tools::add_provenance(json, tools::provenance_of(console.command));
+    const std::string document = json.dump(2) + "\n";
     if (options.json == "-") {
       console.out << document;
     } else if (auto written = tools::write_text_file(options.json, document); !written) {

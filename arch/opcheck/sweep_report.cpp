@@ -197,7 +197,7 @@ bool is_clean(const SweepResult& result) {
 }
 
 Json sweep_json(const SweepPlan& plan, const SweepResult& result, double seconds) {
-  Json document = json_header("sweep", 1);
+  Json document = json_header("sweep", 2);
   document["rules"] = plan.rules->name;
   document["space"] = plan.space->name();
   document["words"] = result.words;

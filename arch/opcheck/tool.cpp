@@ -11,6 +11,7 @@
 
 #include <touchstone/tools/command_line.h>
 #include <touchstone/tools/json_file.h>
+#include <touchstone/tools/provenance.h>
 
 #include "command.h"
 
@@ -33,6 +34,7 @@ int run_checked(int argc, const char* const* argv, Console& console) {
   Action chosen;
   for (const RegisterCommand add : kCommands) add(app, chosen);
   if (const std::optional<int> code = tools::parse_command_line(app, argc, argv)) return *code;
+  console.command = tools::command_text(argc, argv);
   const int code = chosen(console);
   console.out.flush();
   if (!console.out) {

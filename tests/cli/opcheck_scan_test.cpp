@@ -79,7 +79,9 @@ TEST_F(OpcheckScan, JsonHasSchemaCountsAndLoops) {
   EXPECT_EQ(result.code, 0);
   const auto document = nlohmann::json::parse(result.out);
   EXPECT_THAT(document.at("schema").get<std::string>(), ::testing::EndsWith("opcheck.scan"));
-  EXPECT_EQ(document.at("version"), 1);
+  EXPECT_EQ(document.at("version"), 2);
+  EXPECT_THAT(document.at("command").get<std::string>(),
+              ::testing::StartsWith("touchstone-opcheck scan"));
   const auto& entry = document.at("files").at(0);
   EXPECT_EQ(entry.at("status"), "scanned");
   EXPECT_EQ(entry.at("words"), 5);

@@ -272,7 +272,9 @@ TEST(Sweep, TheSampleHasNothingUnexplained) {
   const Json json = read_json(path);
   std::filesystem::remove(path);
   EXPECT_EQ(json["schema"], "touchstone.opcheck.sweep");
-  EXPECT_EQ(json["version"], 1);
+  EXPECT_EQ(json["version"], 2);
+  EXPECT_THAT(json["command"].get<std::string>(), StartsWith("touchstone-opcheck sweep "));
+  EXPECT_TRUE(json["machine"].contains("kernel"));
   EXPECT_EQ(json["rules"], "full");
   EXPECT_EQ(json["space"], "sample");
   EXPECT_EQ(json["unexplained"], 0);
@@ -363,8 +365,10 @@ TEST(Sweep, InterruptedAndResumedEqualsUninterrupted) {
   EXPECT_EQ(whole.code, 0) << whole.err;
   Json second = read_json(path);
   std::filesystem::remove(path);
-  first.erase("seconds");
-  second.erase("seconds");
+  for (const char* const key : {"seconds", "command", "date"}) {
+    first.erase(key);
+    second.erase(key);
+  }
   EXPECT_EQ(first, second);
   ASSERT_EQ(sigaction(SIGINT, &before, nullptr), 0);
 }

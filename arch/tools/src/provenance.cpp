@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -59,7 +60,11 @@ std::string command_text(int argc, const char* const* argv) {
 }
 
 Provenance provenance_of(int argc, const char* const* argv) {
-  return {.command = command_text(argc, argv),
+  return provenance_of(command_text(argc, argv));
+}
+
+Provenance provenance_of(std::string command) {
+  return {.command = std::move(command),
           .date = date_text(),
           .cpu = cpu_text(),
           .machine = arch::read_machine()};

@@ -17,7 +17,8 @@ struct Provenance {
   arch::Machine machine;
 };
 
-/// Reads it all, now, for a program that was started with these arguments.
+/// Reads date and machine, now, for a command line as command_text gives it.
+[[nodiscard]] Provenance provenance_of(std::string command);
 [[nodiscard]] Provenance provenance_of(int argc, const char* const* argv);
 
 /// The command line, quoted where a shell would need it, without the program's folder.
