@@ -13,6 +13,7 @@
 #include <touchstone/heap/heap_listener.h>
 #include <touchstone/tools/command_line.h>
 #include <touchstone/tools/json_file.h>
+#include <touchstone/tools/provenance.h>
 
 #include "workload.h"
 
@@ -79,7 +80,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--json", options.json_file, "Write the result as JSON to this file; - prints");
 }
 
-int run(const Options& options) {
+int run(const Options& options, const std::string& command) {
   const gc::Workload& workload = *gc::find_workload(options.workload);
   const unsigned depth = options.depth.value_or(workload.depth);
   if (depth < workload.min_depth || depth > workload.max_depth) {
@@ -125,7 +126,8 @@ int run(const Options& options) {
              mib(s.max_size), mib(s.side_tables));
 
   if (!options.json_file.empty()) {
-    tools::Json document = tools::json_document("touchstone.gc", 1);
+    tools::Json document = tools::json_document("touchstone.gc", 2);
+    tools::add_provenance(document, tools::provenance_of(command));
     document["workload"] = workload.name;
     document["depth"] = depth;
     document["threads"] = workload.threaded ? options.threads : 1;
@@ -153,5 +155,5 @@ int main(int argc, char** argv) {
   Options options;
   declare(app, options);
   if (const auto code = tools::parse_command_line(app, argc, argv)) return *code;
-  return run(options);
+  return run(options, tools::command_text(argc, argv));
 }
