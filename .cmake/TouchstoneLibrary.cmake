@@ -94,10 +94,15 @@ endfunction()
 
 # touchstone_add_tool(NAME SOURCES ... [LIBRARIES ...])
 #
-# A command-line tool in bin/, linked with the static libraries so that it can be copied alone.
+# A command-line tool in bin/, linked with the static libraries so that it can be copied alone. Its manual
+# page, NAME.1, is beside its sources.
 function(touchstone_add_tool name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE touchstone_build_flags ${arg_LIBRARIES})
   set_property(GLOBAL APPEND PROPERTY TOUCHSTONE_INSTALLED_TOOLS ${name})
+  set_property(GLOBAL APPEND PROPERTY TOUCHSTONE_MANUAL_PAGES "${CMAKE_CURRENT_SOURCE_DIR}/${name}.1")
+  if(TOUCHSTONE_INSTALL)
+    install(FILES ${name}.1 DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+  endif()
 endfunction()

@@ -56,7 +56,7 @@ inline constexpr Geometry kGeometry64K{std::size_t{64} << 10, std::size_t{512} <
 /// The base page of this process (AT_PAGESZ), in bytes. Never fails.
 [[nodiscard]] TOUCHSTONE_API std::size_t base_page_size() noexcept;
 
-/// The size of a PMD-mapped huge page, from <sys>/kernel/mm/transparent_hugepage/hpage_pmd_size
+/// The size of a PMD-mapped huge page, from `<sys>/kernel/mm/transparent_hugepage/hpage_pmd_size`
 /// (never from Hugepagesize, which is the default of hugetlb). kUnavailable where the kernel has no
 /// THP.
 [[nodiscard]] TOUCHSTONE_API Result<std::size_t> pmd_size(const SystemRoots& roots = {});
@@ -68,13 +68,13 @@ inline constexpr Geometry kGeometry64K{std::size_t{64} << 10, std::size_t{512} <
 
 // ---- Transparent huge pages ----
 
-/// <sys>/kernel/mm/transparent_hugepage/enabled.
+/// `<sys>/kernel/mm/transparent_hugepage/enabled`.
 enum class ThpMode : std::uint8_t { kAlways, kMadvise, kNever };
 
-/// <sys>/kernel/mm/transparent_hugepage/defrag: what a fault does when no huge page is at hand.
+/// `<sys>/kernel/mm/transparent_hugepage/defrag`: what a fault does when no huge page is at hand.
 enum class ThpDefrag : std::uint8_t { kAlways, kDefer, kDeferMadvise, kMadvise, kNever };
 
-/// <sys>/kernel/mm/transparent_hugepage/hugepages-<N>kB/enabled (Linux 6.8 on).
+/// `<sys>/kernel/mm/transparent_hugepage/hugepages-<N>kB/enabled` (Linux 6.8 on).
 enum class MthpMode : std::uint8_t { kAlways, kInherit, kMadvise, kNever };
 
 /// One size of multi-size THP.
@@ -113,7 +113,8 @@ struct KernelVersion {
   }
 };
 
-/// From <proc>/sys/kernel/osrelease, or uname(2) where `roots.proc` is "/proc" and that is missing.
+/// From `<proc>/sys/kernel/osrelease`, or uname(2) where `roots.proc` is "/proc" and that is
+/// missing.
 [[nodiscard]] TOUCHSTONE_API Result<KernelVersion> kernel_version(const SystemRoots& roots = {});
 
 /// Parses a release string: "6.1", "6.12.57+deb13-amd64", "6.18-rc1". kInvalidArgument else.
@@ -235,19 +236,20 @@ struct CgroupMemory {
 };
 
 /// The binding memory limit of this process's cgroups, v1 and v2 together; nullopt where none of
-/// them has a limit. The folders come from <proc>/self/cgroup and <proc>/self/mountinfo. A level
-/// without the file has no limit of its own; a file that cannot be read or parsed is kUnavailable.
+/// them has a limit. The folders come from `<proc>/self/cgroup` and `<proc>/self/mountinfo`. A
+/// level without the file has no limit of its own; a file that cannot be read or parsed is
+/// kUnavailable.
 [[nodiscard]] TOUCHSTONE_API Result<std::optional<CgroupMemory>> cgroup_memory(
     const SystemRoots& roots = {});
 
-/// MemAvailable + SwapFree of <proc>/meminfo, in bytes: what can be touched before the kernel has
+/// MemAvailable + SwapFree of `<proc>/meminfo`, in bytes: what can be touched before the kernel has
 /// to kill something.
 [[nodiscard]] TOUCHSTONE_API Result<std::uint64_t> available_memory(const SystemRoots& roots = {});
 
-/// The most mappings a process may have (<proc>/sys/vm/max_map_count).
+/// The most mappings a process may have (`<proc>/sys/vm/max_map_count`).
 [[nodiscard]] TOUCHSTONE_API Result<std::size_t> max_map_count(const SystemRoots& roots = {});
 
-/// <proc>/sys/vm/overcommit_memory: 0 heuristic, 1 always, 2 never.
+/// `<proc>/sys/vm/overcommit_memory`: 0 heuristic, 1 always, 2 never.
 [[nodiscard]] TOUCHSTONE_API Result<int> overcommit_mode(const SystemRoots& roots = {});
 
 /// Soft RLIMIT_AS in bytes; nullopt is no limit.

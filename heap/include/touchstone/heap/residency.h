@@ -104,8 +104,8 @@ struct Smaps {
   bool advised_no_huge = false;
 };
 
-/// Reads <proc>/self/smaps up to the end of the range. Errors: kUnavailable without procfs or when
-/// the file is malformed; kOutOfRange where nothing of the range is mapped.
+/// Reads `<proc>/self/smaps` up to the end of the range. Errors: kUnavailable without procfs or
+/// when the file is malformed; kOutOfRange where nothing of the range is mapped.
 [[nodiscard]] TOUCHSTONE_API Result<Smaps> smaps(const void* address, std::size_t length,
                                                  const arch::SystemRoots& roots = {});
 
@@ -116,8 +116,9 @@ struct Smaps {
 // ---- The whole system
 // --------------------------------------------------------------------------------
 
-/// Counters of <proc>/vmstat. They count for the whole system, other processes included: they hint,
-/// and a verdict rests on smaps and getrusage. A counter that this kernel does not have is nullopt.
+/// Counters of `<proc>/vmstat`. They count for the whole system, other processes included: they
+/// hint, and a verdict rests on smaps and getrusage. A counter that this kernel does not have is
+/// nullopt.
 struct Vmstat {
   std::optional<std::uint64_t> thp_fault_alloc{};
   std::optional<std::uint64_t> thp_fault_fallback{};
@@ -132,7 +133,7 @@ struct Vmstat {
   [[nodiscard]] TOUCHSTONE_API Vmstat since(const Vmstat& before) const noexcept;
 };
 
-/// Reads <proc>/vmstat; kUnavailable without it.
+/// Reads `<proc>/vmstat`; kUnavailable without it.
 [[nodiscard]] TOUCHSTONE_API Result<Vmstat> vmstat(const arch::SystemRoots& roots = {});
 
 // ---- Faults

@@ -48,7 +48,7 @@ struct CodeCacheOptions {
   /// Back whole PMD-sized parts by huge pages, when capacity has any and the kernel gives them.
   bool huge_pages = true;
   CodeSynchronisation synchronisation = CodeSynchronisation::kAutomatic;
-  /// Append published code to /tmp/perf-<pid>.map, so that perf names it.
+  /// Append published code to `/tmp/perf-<pid>.map`, so that perf names it.
   bool perf_map = false;
   /// Tell debuggers of published code by GDB's JIT interface.
   bool debugger = false;
