@@ -13,13 +13,6 @@
 namespace lab {
 namespace {
 
-const Touch& touch_named(std::string_view name) {
-  for (const Touch& touch : all_touches()) {
-    if (touch.name == name) return touch;
-  }
-  __builtin_unreachable();
-}
-
 constexpr size_t kCostBytes = 64u << 20;
 
 // Several rounds of mmap, one touch a page, munmap; only the touching is counted.
@@ -58,6 +51,36 @@ class Random {
  private:
   uint64_t state_ = 42;
 };
+
+// What will-it-scale's page_fault1 does, with a read in place of its write: map, read one word of
+// every page, unmap; all of it is counted.
+void read_faults(LoopPage::Text text) {
+  constexpr size_t kBytes = 128u << 20;
+  constexpr unsigned kRounds = 3;
+  const LoopPage page(touch_named("load"), text);
+  static_cast<void>(minor_faults_of_thread());
+  const int64_t faults = minor_faults_of_thread();
+  const int64_t start = now();
+  for (unsigned round = 0; round < kRounds; ++round) {
+    void* const memory =
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      report_failure("no memory for the read faults");
+      return;
+    }
+    auto* const begin = static_cast<std::byte*>(memory);
+    page.loop()(begin, begin + kBytes, page_size(), 0, 0);
+    munmap(memory, kBytes);
+  }
+  const int64_t end = now();
+  Line("read faults")
+      .add("text", text == LoopPage::Text::kNormal ? "normal" : "execute-only")
+      .add("bytes", uint64_t{kBytes})
+      .add("rounds", kRounds)
+      .add("faults", minor_faults_of_thread() - faults)
+      .add("instructions", end - start)
+      .print();
+}
 
 void populate_by(std::string_view touch, bool thp, size_t bytes, unsigned rounds) {
   const LoopPage page(touch_named(touch), LoopPage::Text::kNormal);
@@ -129,6 +152,8 @@ void run_fault_costs() {
 
 void run_populate(size_t bytes, unsigned rounds) {
   settle();
+  read_faults(LoopPage::Text::kNormal);
+  if (execute_only_is_enforced()) read_faults(LoopPage::Text::kExecuteOnly);
   for (const bool thp : {false, true}) {
     if (thp && pmd_size() == 0) continue;
     for (const std::string_view touch : {"store", "ldadd", "ldxr-stxr"})

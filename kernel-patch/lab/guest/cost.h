@@ -11,7 +11,8 @@ namespace lab {
 // memory, from readable and execute-only text. Prints total and count, for the host to divide.
 void run_fault_costs();
 
-// Populates memory one page at a time by each kind of touch, then reads and writes it at random for
+// Read faults over and over, as will-it-scale's page_fault1 does with writes. Then
+// populates memory one page at a time by each kind of touch, then reads and writes it at random for
 // a number of rounds, as a heap would be.
 void run_populate(size_t bytes, unsigned rounds);
 

@@ -97,6 +97,10 @@ int64_t resident_kb(const void* begin, const void* end) {
   return smaps_kb(begin, end, "Rss");
 }
 
+int64_t dirty_kb(const void* begin, const void* end) {
+  return smaps_kb(begin, end, "Shared_Dirty") + smaps_kb(begin, end, "Private_Dirty");
+}
+
 int64_t minor_faults_of_thread() {
   return usage(RUSAGE_THREAD).ru_minflt;
 }

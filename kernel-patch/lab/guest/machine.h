@@ -32,6 +32,9 @@ int64_t anon_huge_kb(const void* begin, const void* end);
 // kB resident in [begin, end), all kinds.
 int64_t resident_kb(const void* begin, const void* end);
 
+// kB in [begin, end) whose page table entries or pages are dirty.
+int64_t dirty_kb(const void* begin, const void* end);
+
 int64_t minor_faults_of_thread();
 int64_t major_faults_of_thread();
 int64_t minor_faults_of_process();

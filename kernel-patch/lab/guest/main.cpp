@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <errno.h>
@@ -23,9 +24,12 @@
 #include "matrix.h"
 #include "report.h"
 #include "runtime.h"
+#include "scan.h"
 #include "signals.h"
 #include "stress.h"
+#include "touch.h"
 #include "uffd.h"
+#include "uprobe.h"
 
 namespace {
 
@@ -65,7 +69,11 @@ int usage(std::string_view argument = {}) {
           "       guest populate [mib=N] [rounds=N]\n"
           "       guest signals\n"
           "       guest uffd\n"
-          "       guest stress [threads=N] [rounds=N] [forced=1]\n"
+          "       guest protected-meanwhile\n"
+          "       guest scans\n"
+          "       guest uprobes\n"
+          "       guest compat\n"
+          "       guest stress [threads=N] [seconds=N] [forced=1]\n"
           "       guest exec PROGRAM [ARGUMENTS]\n"
           "       guest runtime NAME [sample=1] PROGRAM [ARGUMENTS]\n"
           "       guest script FILE, which holds one of these a line\n"
@@ -92,6 +100,26 @@ int run_script(const char* path) {
     if (const int status = run(arguments); status != 0) return status;
   }
   return lab::any_failure() ? 1 : 0;
+}
+
+// Runs another program; its exit status, or 128 and the signal that ended it.
+int execute(std::span<char*> arguments) {
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string program = arguments[0];
+    std::vector<char*> words(arguments.begin(), arguments.end());
+    words.push_back(nullptr);
+    execv(program.c_str(), words.data());
+    perror(program.c_str());
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  Line("exec").add("program", arguments[0]).add("status", code).print();
+  return code;
 }
 
 int run_one(std::span<char*> arguments) {
@@ -134,8 +162,8 @@ int run_one(std::span<char*> arguments) {
     for (const std::string_view argument : arguments.subspan(1)) {
       if (const auto n = number_of(argument, "threads"); n > 0) {
         options.threads = static_cast<unsigned>(n);
-      } else if (const auto r = number_of(argument, "rounds"); r > 0) {
-        options.rounds = static_cast<unsigned>(r);
+      } else if (const auto s = number_of(argument, "seconds"); s > 0) {
+        options.seconds = static_cast<unsigned>(s);
       } else if (const auto f = number_of(argument, "forced"); f >= 0) {
         expect_forced = f != 0;
       } else {
@@ -145,22 +173,16 @@ int run_one(std::span<char*> arguments) {
     lab::run_stress(options, expect_forced);
     return 0;
   }
-  if (verb == "exec" && arguments.size() > 1) {
-    const pid_t child = fork();
-    if (child == 0) {
-      const std::string program = arguments[1];
-      std::vector<char*> words(arguments.begin() + 1, arguments.end());
-      words.push_back(nullptr);
-      execv(program.c_str(), words.data());
-      perror(program.c_str());
-      _exit(127);
-    }
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    Line("exec").add("program", arguments[1]).add("status", code).print();
-    return code;
+  if (verb == "exec" && arguments.size() > 1) return execute(arguments.subspan(1));
+  if (verb == "compat" && arguments.size() == 1) {
+    char program[] = "/compat";
+    char* words[] = {program};
+    if (access(program, X_OK) == 0) return execute(words);
+    Line("skipped")
+        .add("what", "a 32-bit process")
+        .add("why", "the lab found no compiler for 32-bit Arm")
+        .print();
+    return 0;
   }
   if (verb == "runtime" && arguments.size() > 2) {
     const bool sample = number_of(arguments[2], "sample") > 0;
@@ -169,16 +191,14 @@ int run_one(std::span<char*> arguments) {
   }
   if (verb == "script" && arguments.size() == 2) return run_script(arguments[1]);
   if (arguments.size() != 1) return usage();
-  if (verb == "costs") {
-    lab::run_fault_costs();
-    return 0;
-  }
-  if (verb == "uffd") {
-    lab::run_uffd();
-    return 0;
-  }
-  if (verb == "signals") {
-    lab::run_signals();
+  constexpr std::pair<std::string_view, void (*)()> kPlainVerbs[] = {
+      {"costs", lab::run_fault_costs}, {"signals", lab::run_signals},
+      {"uffd", lab::run_uffd},         {"protected-meanwhile", lab::run_protected_meanwhile},
+      {"scans", lab::run_scans},       {"uprobes", lab::run_uprobes},
+  };
+  for (const auto& [name, function] : kPlainVerbs) {
+    if (verb != name) continue;
+    function();
     return 0;
   }
   return usage();
@@ -208,7 +228,13 @@ int main(int argc, char** argv) {
   mount_all();
   utsname name = {};
   uname(&name);
-  Line("begin").add("release", name.release).add("machine", name.machine).print();
+  Line("begin")
+      .add("release", name.release)
+      .add("machine", name.machine)
+      .add("page_size", uint64_t{lab::page_size()})
+      .add("pmd_size", uint64_t{lab::pmd_size()})
+      .add("epan", lab::execute_only_is_enforced())
+      .print();
   // A child of its own, so that a crash of it is reported rather than a panic.
   const pid_t child = fork();
   if (child == 0) _exit(run(arguments));

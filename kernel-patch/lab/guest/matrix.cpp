@@ -230,11 +230,6 @@ void run_row(const Row& row, const MatrixOptions& options) {
 void run_matrix(const MatrixOptions& options) {
   settle();
   const bool execute_only = execute_only_is_enforced();
-  Line("machine")
-      .add("page_size", uint64_t{page_size()})
-      .add("pmd_size", uint64_t{pmd_size()})
-      .add("epan", execute_only)
-      .print();
   if (!execute_only) {
     Line("skipped")
         .add("what", "execute-only text")

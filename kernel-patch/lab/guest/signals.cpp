@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include "fault_handler.h"
 #include "machine.h"
 #include "report.h"
 #include "touch.h"
@@ -56,14 +57,10 @@ void touch_forbidden(const Touch& touch, const char* memory, int protection, boo
 }  // namespace
 
 void run_signals() {
-  struct sigaction action = {};
-  action.sa_sigaction = on_fault;
-  action.sa_flags = SA_SIGINFO;
-  sigaction(SIGSEGV, &action, nullptr);
-  sigaction(SIGBUS, &action, nullptr);
   const bool execute_only = execute_only_is_enforced();
   for (const Touch& touch : all_touches()) {
     if (touch.kind == TouchKind::kPopulate || !touch.headline || !executes(touch)) continue;
+    const FaultHandler handler(on_fault);
     for (const LoopPage::Text text : {LoopPage::Text::kNormal, LoopPage::Text::kExecuteOnly}) {
       if (text == LoopPage::Text::kExecuteOnly && !execute_only) continue;
       touch_forbidden(touch, "none", PROT_NONE, false, text);

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fault_handler.h"
 #include "machine.h"
 #include "report.h"
 #include "touch.h"
@@ -87,6 +88,7 @@ struct Shared {
   std::byte* counted = nullptr;  // always writable: every addition counts
   size_t bytes = 0;
   Loops loops;
+  std::atomic<uint64_t> rounds{0};
   std::atomic<uint64_t> additions{0};
   std::atomic<uint64_t> forced_pages{0};
   std::atomic<uint64_t> fresh_pages{0};
@@ -106,9 +108,10 @@ void count_forced(Shared& shared, Random& random) {
     shared.forced_pages += static_cast<uint64_t>(twice - faults);
 }
 
-void work(Shared& shared, unsigned index, unsigned rounds) {
+void work(Shared& shared, unsigned index, int64_t end) {
   Random random(index + 1);
-  for (unsigned round = 0; round < rounds; ++round) {
+  while (now() < end) {
+    ++shared.rounds;
     const size_t pages = shared.bytes / page_size();
     const size_t first = random.below(pages);
     const size_t count = 1 + random.below(pages - first);
@@ -116,7 +119,7 @@ void work(Shared& shared, unsigned index, unsigned rounds) {
     std::byte* const wild_end = wild + count * page_size();
     std::byte* const legal = shared.legal + first * page_size();
     std::byte* const legal_end = legal + count * page_size();
-    switch (random.below(12)) {
+    switch (random.below(13)) {
       case 0:
         mprotect(wild, count * page_size(), PROT_READ);
         break;
@@ -166,6 +169,12 @@ void work(Shared& shared, unsigned index, unsigned rounds) {
       case 10:
         count_forced(shared, random);
         break;
+      case 11: {
+        // Text that is not there when the kernel looks at it must do no harm.
+        auto& loops = random.below(2) == 0 ? shared.loops.rmw : shared.loops.read;
+        for (const auto& page : loops) page->evict();
+        break;
+      }
       default: {
         touch_wild(*shared.loops.rmw[random.below(shared.loops.rmw.size())], wild, wild_end);
         break;
@@ -178,12 +187,6 @@ void work(Shared& shared, unsigned index, unsigned rounds) {
 
 void run_stress(const StressOptions& options, bool expect_forced) {
   settle();
-  struct sigaction action = {};
-  action.sa_sigaction = on_fault;
-  action.sa_flags = SA_SIGINFO;
-  sigaction(SIGSEGV, &action, nullptr);
-  sigaction(SIGBUS, &action, nullptr);
-
   Shared shared;
   shared.bytes = 2 * std::max(pmd_size(), size_t{1} << 21);
   const size_t alignment = std::max(pmd_size(), page_size());
@@ -196,11 +199,13 @@ void run_stress(const StressOptions& options, bool expect_forced) {
   shared.legal = legal.begin();
   shared.counted = counted.begin();
   shared.loops = make_loops();
+  const FaultHandler handler(on_fault);
 
+  const int64_t end = now() + int64_t{options.seconds} * 1'000'000'000;
   std::vector<std::thread> threads;
   threads.reserve(options.threads);
   for (unsigned i = 0; i < options.threads; ++i)
-    threads.emplace_back(work, std::ref(shared), i, options.rounds);
+    threads.emplace_back(work, std::ref(shared), i, end);
   for (auto& thread : threads) thread.join();
 
   bool additions_kept = true;
@@ -210,7 +215,8 @@ void run_stress(const StressOptions& options, bool expect_forced) {
   }
   Line("stress")
       .add("threads", options.threads)
-      .add("rounds", options.rounds)
+      .add("seconds", options.seconds)
+      .add("rounds", shared.rounds.load())
       .add("fresh_pages", shared.fresh_pages.load())
       .add("forced_pages", shared.forced_pages.load())
       .add("additions", shared.additions.load())

@@ -7,7 +7,7 @@ namespace lab {
 
 struct StressOptions {
   unsigned threads = 8;
-  unsigned rounds = 400;  // of each thread
+  unsigned seconds = 60;
 };
 
 // Fails when a legal read is signalled, an atomic's effect is lost, or no fault was seen to be

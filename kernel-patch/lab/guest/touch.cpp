@@ -163,6 +163,16 @@ std::span<const Touch> all_touches() {
   return kTouches;
 }
 
+const Touch& touch_named(std::string_view name) {
+  const auto* const found = std::ranges::find(kTouches, name, &Touch::name);
+  if (found == kTouches.end()) {
+    fprintf(stderr, "guest: there is no touch '%.*s'\n", static_cast<int>(name.size()),
+            name.data());
+    exit(1);
+  }
+  return *found;
+}
+
 uint64_t expected_after(const Touch& touch, uint64_t before, uint64_t operand) {
   const uint64_t mask = mask_of(touch.width);
   const uint64_t old = before & mask, in = operand & mask;
@@ -207,11 +217,6 @@ uint64_t expected_after(const Touch& touch, uint64_t before, uint64_t operand) {
 }
 
 LoopPage::LoopPage(const Touch& touch, Text text) : size_(static_cast<size_t>(getpagesize())) {
-  page_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page_ == MAP_FAILED) {
-    perror("mmap of a loop page");
-    exit(1);
-  }
   std::vector<uint32_t> code = {
       0xaa0403e8,  // mov x8, x4: what memory is expected to hold
       0xaa0403e5,  // mov x5, x4
@@ -220,23 +225,37 @@ LoopPage::LoopPage(const Touch& touch, Text text) : size_(static_cast<size_t>(ge
       0x9e6703e3,  // fmov d3, xzr
   };
   const size_t top = code.size();
+  offset_of_touch_ = top * sizeof(uint32_t);
   code.insert(code.end(), touch.words.begin(), touch.words.end());
   code.push_back(0x8b020000);  // add x0, x0, x2
   code.push_back(0xeb01001f);  // cmp x0, x1
   const auto back = static_cast<uint32_t>(-static_cast<int32_t>(code.size() - top));
   code.push_back(0x54000003 | (back & 0x7ffff) << 5);  // b.lo top
   code.push_back(0xd65f03c0);                          // ret
-  memcpy(page_, code.data(), code.size() * sizeof(uint32_t));
-  __builtin___clear_cache(static_cast<char*>(page_), static_cast<char*>(page_) + size_);
-  const int protection = text == Text::kNormal ? PROT_READ | PROT_EXEC : PROT_EXEC;
-  if (mprotect(page_, size_, protection) != 0) {
-    perror("mprotect of a loop page");
+  const size_t bytes = code.size() * sizeof(uint32_t);
+  file_ = memfd_create("touchstone-loop", MFD_CLOEXEC);
+  if (file_ < 0 || ftruncate(file_, static_cast<off_t>(size_)) != 0 ||
+      pwrite(file_, code.data(), bytes, 0) != static_cast<ssize_t>(bytes)) {
+    perror("file of a loop page");
     exit(1);
   }
+  const int protection = text == Text::kNormal ? PROT_READ | PROT_EXEC : PROT_EXEC;
+  page_ = mmap(nullptr, size_, protection, MAP_PRIVATE, file_, 0);
+  if (page_ == MAP_FAILED) {
+    perror("mmap of a loop page");
+    exit(1);
+  }
+  // Have it in, so that the loop's first fault is its own: execute the last word.
+  reinterpret_cast<void (*)()>(static_cast<std::byte*>(page_) + bytes - sizeof(uint32_t))();
 }
 
 LoopPage::~LoopPage() {
   munmap(page_, size_);
+  close(file_);
+}
+
+void LoopPage::evict() const {
+  madvise(page_, size_, MADV_DONTNEED);
 }
 
 TouchLoop LoopPage::loop() const {

@@ -38,6 +38,9 @@ struct Touch {
 // Every touch, in the order it is reported.
 std::span<const Touch> all_touches();
 
+// The touch of that name, which must be one of them.
+const Touch& touch_named(std::string_view name);
+
 // What a word that held `before` holds after the touch with `operand`, both `touch.width` wide.
 uint64_t expected_after(const Touch& touch, uint64_t before, uint64_t operand);
 
@@ -45,8 +48,9 @@ uint64_t expected_after(const Touch& touch, uint64_t before, uint64_t operand);
 using TouchLoop = void (*)(std::byte* begin, std::byte* end, size_t stride, uint64_t operand,
                            uint64_t expected);
 
-// Builds loops in pages of their own. Execute-only text denies data accesses from user space where
-// the CPU has FEAT_EPAN; elsewhere it is readable like any other.
+// Builds loops in pages of their own, each mapped from a file in memory, as text is. Execute-only
+// text denies data accesses from user space where the CPU has FEAT_EPAN; elsewhere it is readable
+// like any other.
 class LoopPage {
  public:
   enum class Text { kNormal, kExecuteOnly };
@@ -59,9 +63,18 @@ class LoopPage {
   [[nodiscard]] TouchLoop loop() const;
   [[nodiscard]] const void* address() const { return page_; }
 
+  // The file that the text is mapped from, and where the touch's first word is in it.
+  [[nodiscard]] int file() const { return file_; }
+  [[nodiscard]] size_t offset_of_touch() const { return offset_of_touch_; }
+
+  // Unmaps the text, to be mapped again when it is next executed; beside running threads, too.
+  void evict() const;
+
  private:
+  int file_ = -1;
   void* page_ = nullptr;
   size_t size_ = 0;
+  size_t offset_of_touch_ = 0;
 };
 
 // Whether the CPU executes the touch's words (a child is sent ahead and may die of SIGILL).

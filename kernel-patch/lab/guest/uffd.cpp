@@ -10,11 +10,14 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fault_handler.h"
 #include "machine.h"
 #include "report.h"
 #include "touch.h"
@@ -137,7 +140,73 @@ void touch_registered(const Touch& touch, LoopPage::Text text, bool write_protec
   close(fd);
 }
 
+sigjmp_buf escape;
+siginfo_t seen;
+
+void on_fault(int, siginfo_t* info, void*) {
+  seen = *info;
+  siglongjmp(escape, 1);
+}
+
+// A userfaultfd holds the fault; meanwhile the memory becomes read-only, and only then is there a
+// page. The kernel goes on with the fault from where it was, in a VMA that may not be written now.
+void touch_while_protected(const Touch& touch, LoopPage::Text text) {
+  const int fd = open_userfaultfd(0);
+  if (fd < 0) {
+    Line("skipped")
+        .add("what", "memory that is protected during a fault")
+        .add("why", "this kernel has no userfaultfd")
+        .print();
+    return;
+  }
+  const LoopPage page(touch, text);
+  Mapping region(page_size(), 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+  uffdio_register reg = {};
+  reg.range = {reinterpret_cast<uintptr_t>(region.begin()), region.size()};
+  reg.mode = UFFDIO_REGISTER_MODE_MISSING;
+  if (ioctl(fd, UFFDIO_REGISTER, &reg) != 0) report_failure("UFFDIO_REGISTER failed");
+  bool as_write = false;
+  std::thread server([&] {
+    pollfd polled = {fd, POLLIN, 0};
+    poll(&polled, 1, -1);
+    uffd_msg message = {};
+    if (read(fd, &message, sizeof message) != static_cast<ssize_t>(sizeof message))
+      report_failure("no userfaultfd event");
+    as_write = (message.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0;
+    if (mprotect(region.begin(), region.size(), PROT_READ) != 0) report_failure("mprotect failed");
+    uffdio_zeropage zero = {};
+    zero.range = reg.range;
+    if (ioctl(fd, UFFDIO_ZEROPAGE, &zero) != 0) report_failure("UFFDIO_ZEROPAGE failed");
+  });
+  seen = {};
+  if (sigsetjmp(escape, 1) == 0)
+    page.loop()(region.begin(), region.end(), page_size(), kOperand, 0);
+  server.join();
+  close(fd);
+  Line("protected meanwhile")
+      .add("touch", touch.name)
+      .add("text", text == LoopPage::Text::kNormal ? "normal" : "execute-only")
+      .add("as_write", as_write)
+      .add("signal", seen.si_signo)
+      .add("code", seen.si_code)
+      .print();
+  if (touch.kind == TouchKind::kRead && seen.si_signo != 0)
+    report_failure(std::string(touch.name) + ", which only reads, was signalled");
+  if (touch.kind != TouchKind::kRead && seen.si_signo != SIGSEGV)
+    report_failure(std::string(touch.name) + " wrote read-only memory");
+}
+
 }  // namespace
+
+void run_protected_meanwhile() {
+  const bool execute_only = execute_only_is_enforced();
+  for (const Touch& touch : all_touches()) {
+    if (!touch.headline || touch.kind == TouchKind::kPopulate || !executes(touch)) continue;
+    const FaultHandler handler(on_fault);
+    touch_while_protected(touch, LoopPage::Text::kNormal);
+    if (execute_only) touch_while_protected(touch, LoopPage::Text::kExecuteOnly);
+  }
+}
 
 void run_uffd() {
   const bool execute_only = execute_only_is_enforced();

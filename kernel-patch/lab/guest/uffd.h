@@ -9,6 +9,10 @@ namespace lab {
 // has it, and prints how many events of which kind came and what memory then holds.
 void run_uffd();
 
+// Makes memory read-only while a touch of it is being handled, and prints what the touch is told:
+// a read goes on, whatever it was taken for before.
+void run_protected_meanwhile();
+
 }  // namespace lab
 
 #endif  // TOUCHSTONE_LAB_UFFD_H
