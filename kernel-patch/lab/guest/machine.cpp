@@ -117,11 +117,11 @@ int64_t now() {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-void settle() {
+void settle(ThpMode mode) {
   if (pmd_size() == 0) return;
   const std::string thp = kThp;
-  write_file(thp + "enabled", "madvise");
-  write_file(thp + "defrag", "madvise");
+  write_file(thp + "enabled", mode == ThpMode::kAlways ? "always" : "madvise");
+  write_file(thp + "defrag", mode == ThpMode::kAlways ? "always" : "madvise");
   write_file(thp + "use_zero_page", "1");
   write_file(thp + "khugepaged/scan_sleep_millisecs", "4000000000");
   write_file(thp + "khugepaged/alloc_sleep_millisecs", "4000000000");

@@ -42,8 +42,10 @@ int64_t minor_faults_of_process();
 // CLOCK_MONOTONIC in ns. With QEMU's -icount shift=0 this is the number of guest instructions.
 int64_t now();
 
-// Sets a THP-friendly, quiet environment: THP by madvise only, no khugepaged.
-void settle();
+enum class ThpMode { kMadvise, kAlways };
+
+// Sets a THP-friendly, quiet environment: THP by madvise only unless told otherwise, no khugepaged.
+void settle(ThpMode mode = ThpMode::kMadvise);
 
 // A mapping that may be aligned to more than a page, with inaccessible pages around it; unmapped at
 // the end.

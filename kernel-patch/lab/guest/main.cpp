@@ -75,7 +75,7 @@ int usage(std::string_view argument = {}) {
           "       guest compat\n"
           "       guest stress [threads=N] [seconds=N] [forced=1]\n"
           "       guest exec PROGRAM [ARGUMENTS]\n"
-          "       guest runtime NAME [sample=1] PROGRAM [ARGUMENTS]\n"
+          "       guest runtime NAME [sample=1] [thp=always] PROGRAM [ARGUMENTS]\n"
           "       guest script FILE, which holds one of these a line\n"
           "A + between two of them runs one after the other.\n");
   return 2;
@@ -185,9 +185,19 @@ int run_one(std::span<char*> arguments) {
     return 0;
   }
   if (verb == "runtime" && arguments.size() > 2) {
-    const bool sample = number_of(arguments[2], "sample") > 0;
-    const auto program = arguments.subspan(sample ? 3 : 2);
-    return program.empty() ? usage() : lab::run_runtime(arguments[1], program, sample);
+    lab::RuntimeOptions options;
+    auto program = arguments.subspan(2);
+    for (; !program.empty(); program = program.subspan(1)) {
+      const std::string_view argument = program[0];
+      if (const auto s = number_of(argument, "sample"); s >= 0) {
+        options.sample = s > 0;
+      } else if (argument == "thp=always") {
+        options.thp_always = true;
+      } else {
+        break;
+      }
+    }
+    return program.empty() ? usage() : lab::run_runtime(arguments[1], program, options);
   }
   if (verb == "script" && arguments.size() == 2) return run_script(arguments[1]);
   if (arguments.size() != 1) return usage();

@@ -135,8 +135,8 @@ class FaultSampler {
 
 }  // namespace
 
-int run_runtime(std::string_view name, std::span<char*> words, bool sample) {
-  settle();
+int run_runtime(std::string_view name, std::span<char*> words, const RuntimeOptions& options) {
+  settle(options.thp_always ? ThpMode::kAlways : ThpMode::kMadvise);
   std::vector<char*> arguments(words.begin(), words.end());
   arguments.push_back(nullptr);
   int go[2] = {};
@@ -160,7 +160,7 @@ int run_runtime(std::string_view name, std::span<char*> words, bool sample) {
   close(go[0]);
   int status = 0;
   rusage usage = {};
-  if (sample) {
+  if (options.sample) {
     FaultSampler sampler(child);
     if (!sampler.works()) report_failure("the kernel has no sampling of page faults");
     close(go[1]);
@@ -182,7 +182,7 @@ int run_runtime(std::string_view name, std::span<char*> words, bool sample) {
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   Line("runtime")
       .add("what", name)
-      .add("sampled", sample)
+      .add("sampled", options.sample)
       .add("status", code)
       .add("faults", int64_t{usage.ru_minflt})
       .add("major_faults", int64_t{usage.ru_majflt})

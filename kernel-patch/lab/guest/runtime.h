@@ -8,11 +8,15 @@
 
 namespace lab {
 
+struct RuntimeOptions {
+  bool sample = false;      // look at every 61st fault; that slows the program down
+  bool thp_always = false;  // huge pages for all memory, not only where it is asked for
+};
+
 // Runs words[0] with the words as its arguments, and prints its faults, its huge pages, and how
-// long it ran. With `sample`, every 61st fault is looked at, and the instructions that took most of
-// them are printed with their words; that slows the program down. Returns the program's exit
-// status.
-int run_runtime(std::string_view name, std::span<char*> words, bool sample);
+// long it ran; with `sample` also the instructions that took most of the faults. Returns the
+// program's exit status.
+int run_runtime(std::string_view name, std::span<char*> words, const RuntimeOptions& options);
 
 }  // namespace lab
 
