@@ -133,15 +133,7 @@ void populate_by(std::string_view touch, bool thp, size_t bytes, unsigned rounds
 
 void run_fault_costs() {
   settle();
-  const bool execute_only = execute_only_is_enforced();
-  for (const LoopPage::Text text : {LoopPage::Text::kNormal, LoopPage::Text::kExecuteOnly}) {
-    if (text == LoopPage::Text::kExecuteOnly && !execute_only) {
-      Line("skipped")
-          .add("what", "execute-only text")
-          .add("why", "this CPU has no FEAT_EPAN")
-          .print();
-      continue;
-    }
+  for (const LoopPage::Text text : texts_to_run()) {
     cost_of("load", "read-only", PROT_READ, text);
     cost_of("load", "writable", PROT_READ | PROT_WRITE, text);
     cost_of("store", "writable", PROT_READ | PROT_WRITE, text);
@@ -152,8 +144,7 @@ void run_fault_costs() {
 
 void run_populate(size_t bytes, unsigned rounds) {
   settle();
-  read_faults(LoopPage::Text::kNormal);
-  if (execute_only_is_enforced()) read_faults(LoopPage::Text::kExecuteOnly);
+  for (const LoopPage::Text text : texts_to_run()) read_faults(text);
   for (const bool thp : {false, true}) {
     if (thp && pmd_size() == 0) continue;
     for (const std::string_view touch : {"store", "ldadd", "ldxr-stxr"})

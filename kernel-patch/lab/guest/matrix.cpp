@@ -11,6 +11,7 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -229,13 +230,6 @@ void run_row(const Row& row, const MatrixOptions& options) {
 
 void run_matrix(const MatrixOptions& options) {
   settle();
-  const bool execute_only = execute_only_is_enforced();
-  if (!execute_only) {
-    Line("skipped")
-        .add("what", "execute-only text")
-        .add("why", "this CPU has no FEAT_EPAN")
-        .print();
-  }
   std::vector<const Touch*> touches;
   for (const Touch& touch : all_touches()) {
     if (executes(touch)) {
@@ -244,9 +238,7 @@ void run_matrix(const MatrixOptions& options) {
       Line("not executed").add("touch", touch.name).add("group", touch.group).print();
     }
   }
-  const auto texts = execute_only
-                         ? std::vector{LoopPage::Text::kNormal, LoopPage::Text::kExecuteOnly}
-                         : std::vector{LoopPage::Text::kNormal};
+  const std::span<const LoopPage::Text> texts = texts_to_run();
   const auto run = [&](const Touch& touch, Memory memory, size_t bytes, unsigned threads) {
     // A PMD is more than small sizes on kernels with large base pages.
     const size_t unit = is_thp(memory) ? pmd_size() : page_size();

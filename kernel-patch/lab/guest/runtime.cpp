@@ -2,7 +2,6 @@
 #include "runtime.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -12,14 +11,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/perf_event.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fault_samples.h"
 #include "machine.h"
 #include "report.h"
 
@@ -27,64 +23,25 @@ namespace lab {
 namespace {
 
 constexpr unsigned kPeriod = 61;
-constexpr size_t kRingPages = 64;  // a power of two, besides the control page
+constexpr size_t kRingPages = 64;
 
-// The faults of a child and its threads, sampled by the kernel's own event.
-class FaultSampler {
+// The instructions that take the faults of a child and its threads.
+class FaultingInstructions {
  public:
-  explicit FaultSampler(pid_t child) : child_(child) {
-    perf_event_attr attributes = {};
-    attributes.size = sizeof attributes;
-    attributes.type = PERF_TYPE_SOFTWARE;
-    attributes.config = PERF_COUNT_SW_PAGE_FAULTS;
-    attributes.sample_period = kPeriod;
-    attributes.sample_type = PERF_SAMPLE_IP;
-    attributes.inherit = 1;
-    attributes.exclude_kernel = 1;
-    attributes.disabled = 1;
-    attributes.enable_on_exec = 1;
-    // A ring that children inherit belongs to one CPU: the guest has no more.
-    fd_ = static_cast<int>(syscall(SYS_perf_event_open, &attributes, child, 0, -1, 0));
-    if (fd_ < 0) return;
-    void* const ring =
-        mmap(nullptr, (kRingPages + 1) * page_size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-    if (ring == MAP_FAILED) return;
-    control_ = static_cast<perf_event_mmap_page*>(ring);
-    records_ = static_cast<std::byte*>(ring) + page_size();
-  }
-  ~FaultSampler() {
-    if (control_ != nullptr) munmap(control_, (kRingPages + 1) * page_size());
-    if (fd_ >= 0) close(fd_);
-  }
-  FaultSampler(const FaultSampler&) = delete;
-  FaultSampler& operator=(const FaultSampler&) = delete;
+  explicit FaultingInstructions(pid_t child)
+      : samples_(FaultSamples::What::kInstruction, FaultSamples::Whose::kChild, kPeriod, kRingPages,
+                 child),
+        child_(child) {}
 
-  [[nodiscard]] bool works() const { return control_ != nullptr; }
+  [[nodiscard]] bool works() const { return samples_.works(); }
 
   // Takes what is there, and reads the words of new addresses while the child still has them.
   void drain() {
-    const size_t bytes = kRingPages * page_size();
-    const uint64_t head =
-        std::atomic_ref<__u64>(control_->data_head).load(std::memory_order_acquire);
-    uint64_t at = control_->data_tail;
-    const auto copy = [&](uint64_t from, void* to, size_t size) {
-      for (size_t i = 0; i < size; ++i)
-        static_cast<std::byte*>(to)[i] = records_[(from + i) % bytes];
-    };
-    while (at < head) {
-      perf_event_header header = {};
-      copy(at, &header, sizeof header);
-      if (header.size == 0) break;
-      if (header.type == PERF_RECORD_SAMPLE) {
-        uint64_t pc = 0;
-        copy(at + sizeof header, &pc, sizeof pc);
-        auto [place, is_new] = places_.try_emplace(pc);
-        ++place->second.samples;
-        if (is_new) place->second.word = word_at(pc);
-      }
-      at += header.size;
-    }
-    std::atomic_ref<__u64>(control_->data_tail).store(at, std::memory_order_release);
+    samples_.drain([&](uint64_t pc) {
+      auto [place, is_new] = places_.try_emplace(pc);
+      ++place->second.samples;
+      if (is_new) place->second.word = word_at(pc);
+    });
   }
 
   void print(std::string_view name, size_t count) const {
@@ -126,10 +83,8 @@ class FaultSampler {
     return word;
   }
 
+  FaultSamples samples_;
   pid_t child_;
-  int fd_ = -1;
-  perf_event_mmap_page* control_ = nullptr;
-  std::byte* records_ = nullptr;
   std::map<uint64_t, Place> places_;
 };
 
@@ -161,7 +116,7 @@ int run_runtime(std::string_view name, std::span<char*> words, const RuntimeOpti
   int status = 0;
   rusage usage = {};
   if (options.sample) {
-    FaultSampler sampler(child);
+    FaultingInstructions sampler(child);
     if (!sampler.works()) report_failure("the kernel has no sampling of page faults");
     close(go[1]);
     while (wait4(child, &status, WNOHANG, &usage) == 0) {

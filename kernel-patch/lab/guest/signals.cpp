@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <span>
 
 #include <asm/sigcontext.h>
 #include <setjmp.h>
@@ -57,12 +58,11 @@ void touch_forbidden(const Touch& touch, const char* memory, int protection, boo
 }  // namespace
 
 void run_signals() {
-  const bool execute_only = execute_only_is_enforced();
+  const std::span<const LoopPage::Text> texts = texts_to_run();
   for (const Touch& touch : all_touches()) {
     if (touch.kind == TouchKind::kPopulate || !touch.headline || !executes(touch)) continue;
     const FaultHandler handler(on_fault);
-    for (const LoopPage::Text text : {LoopPage::Text::kNormal, LoopPage::Text::kExecuteOnly}) {
-      if (text == LoopPage::Text::kExecuteOnly && !execute_only) continue;
+    for (const LoopPage::Text text : texts) {
       touch_forbidden(touch, "none", PROT_NONE, false, text);
       touch_forbidden(touch, "none-resident", PROT_NONE, true, text);
       touch_forbidden(touch, "read-only", PROT_READ, false, text);

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "report.h"
+
 namespace lab {
 namespace {
 
@@ -287,6 +289,21 @@ bool execute_only_is_enforced() {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+}
+
+std::span<const LoopPage::Text> texts_to_run() {
+  static constexpr std::array kAll = {LoopPage::Text::kNormal, LoopPage::Text::kExecuteOnly};
+  static const bool enforced = [] {
+    const bool is_enforced = execute_only_is_enforced();
+    if (!is_enforced) {
+      Line("skipped")
+          .add("what", "execute-only text")
+          .add("why", "this CPU has no FEAT_EPAN")
+          .print();
+    }
+    return is_enforced;
+  }();
+  return std::span(kAll).first(enforced ? 2 : 1);
 }
 
 }  // namespace lab

@@ -83,6 +83,9 @@ bool executes(const Touch& touch);
 // Whether PROT_EXEC alone keeps user space from reading, as it does with FEAT_EPAN.
 bool execute_only_is_enforced();
 
+// The kinds of text that differ on this CPU; reports the one that is left out.
+std::span<const LoopPage::Text> texts_to_run();
+
 }  // namespace lab
 
 #endif  // TOUCHSTONE_LAB_TOUCH_H

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -199,22 +200,20 @@ void touch_while_protected(const Touch& touch, LoopPage::Text text) {
 }  // namespace
 
 void run_protected_meanwhile() {
-  const bool execute_only = execute_only_is_enforced();
+  const std::span<const LoopPage::Text> texts = texts_to_run();
   for (const Touch& touch : all_touches()) {
     if (!touch.headline || touch.kind == TouchKind::kPopulate || !executes(touch)) continue;
     const FaultHandler handler(on_fault);
-    touch_while_protected(touch, LoopPage::Text::kNormal);
-    if (execute_only) touch_while_protected(touch, LoopPage::Text::kExecuteOnly);
+    for (const LoopPage::Text text : texts) touch_while_protected(touch, text);
   }
 }
 
 void run_uffd() {
-  const bool execute_only = execute_only_is_enforced();
+  const std::span<const LoopPage::Text> texts = texts_to_run();
   for (const Touch& touch : all_touches()) {
     if (!touch.headline || touch.kind == TouchKind::kPopulate || !executes(touch)) continue;
     for (const bool write_protect : {false, true}) {
-      touch_registered(touch, LoopPage::Text::kNormal, write_protect);
-      if (execute_only) touch_registered(touch, LoopPage::Text::kExecuteOnly, write_protect);
+      for (const LoopPage::Text text : texts) touch_registered(touch, text, write_protect);
     }
   }
 }
