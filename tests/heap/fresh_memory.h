@@ -127,6 +127,19 @@ inline bool populate_write_works() {
          memory.present_bytes() == memory.size();
 }
 
+/// Whether each page faults twice when MADV_POPULATE_READ comes before the store: emulators that
+/// ignore it leave one fault.
+inline bool populate_read_then_store_faults_twice() {
+  const FreshMemory memory(16 * page_size(), page_size());
+  ::madvise(memory.begin(), memory.size(), MADV_NOHUGEPAGE);
+  const std::uint64_t before = minor_faults_of_thread();
+  if (::madvise(memory.begin(), memory.size(), 22) != 0) return false;
+  for (std::size_t i = 0; i < memory.size(); i += page_size()) {
+    *static_cast<volatile std::byte*>(memory.begin() + i) = std::byte{1};
+  }
+  return minor_faults_of_thread() - before >= 2 * memory.size() / page_size();
+}
+
 /// Whether MADV_COLLAPSE makes a huge page of one that was touched.
 inline bool collapse_works() {
   const std::size_t huge = 2 * kMiB;

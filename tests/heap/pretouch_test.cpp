@@ -221,8 +221,9 @@ class CountedPretouch : public ::testing::TestWithParam<Counted> {
   [[nodiscard]] static bool faults_twice() {
     switch (GetParam().strategy) {
       case PretouchStrategy::kLoadThenStore:
-      case PretouchStrategy::kPopulateReadThenStore:
         return testing::read_faults_map_zero_page();
+      case PretouchStrategy::kPopulateReadThenStore:
+        return testing::populate_read_then_store_faults_twice();
       case PretouchStrategy::kAtomicRmw:
         return testing::atomics_fault_twice();
       default:
