@@ -28,8 +28,8 @@ public final class HeapUse {
       }
       final long took = System.nanoTime() - start;
       System.out.println(
-          "@@ {\"type\":\"heap use\",\"what\":\"" + arguments[0] + "\",\"pass\":\"use " + pass
-              + "\",\"faults\":" + (faults() - faults) + ",\"huge_kb\":" + hugeKilobytes()
+          "@@ {\"type\":\"heap use\",\"what\":\"" + arguments[0] + "\",\"pass\":" + pass
+              + ",\"faults\":" + (faults() - faults) + ",\"huge_kb\":" + hugeKilobytes()
               + ",\"instructions\":" + took + ",\"sum\":" + sum + "}");
     }
   }

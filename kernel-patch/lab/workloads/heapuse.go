@@ -4,6 +4,8 @@
 // reports what the system says of each: new faults, huge pages, and time (which counts instructions
 // where guest time does).
 //
+// Pass 0 is the touching.
+//
 // usage: heapuse NAME store|atomic|zero|read MIB ROUNDS
 package main
 
@@ -34,7 +36,7 @@ func main() {
 	debug.SetGCPercent(-1)
 	words := mebibytes * wordsPerMebibyte
 	var heap []uint64
-	report(name, "touch", func() uint64 {
+	report(name, 0, func() uint64 {
 		switch how {
 		case "store":
 			heap = make([]uint64, words)
@@ -68,7 +70,7 @@ func main() {
 	})
 	state := uint64(42)
 	for pass := 1; pass <= 2; pass++ {
-		report(name, fmt.Sprint("use ", pass), func() uint64 {
+		report(name, pass, func() uint64 {
 			sum := uint64(0)
 			for i := 0; i < rounds*mebibytes*256; i++ {
 				state = state*6364136223846793005 + 1442695040888963407
@@ -81,14 +83,14 @@ func main() {
 	}
 }
 
-func report(name, phase string, work func() uint64) {
+func report(name string, pass int, work func() uint64) {
 	before := faults()
 	start := time.Now()
 	sum := work()
 	took := time.Since(start).Nanoseconds()
 	after := faults()
-	fmt.Printf("@@ {\"type\":\"heap use\",\"what\":%q,\"pass\":%q,\"faults\":%d,\"huge_kb\":%d,\"instructions\":%d,\"sum\":%d}\n",
-		name, phase, after-before, hugeKilobytes(), took, sum)
+	fmt.Printf("@@ {\"type\":\"heap use\",\"what\":%q,\"pass\":%d,\"faults\":%d,\"huge_kb\":%d,\"instructions\":%d,\"sum\":%d}\n",
+		name, pass, after-before, hugeKilobytes(), took, sum)
 }
 
 // Minor faults of the process: the tenth field of its stat.
