@@ -15,6 +15,7 @@
 #include <touchstone/tools/json_file.h>
 #include <touchstone/tools/provenance.h>
 
+#include "peers.h"
 #include "workload.h"
 
 namespace {
@@ -22,15 +23,18 @@ namespace {
 using namespace touchstone;
 
 constexpr const char* kName = "touchstone-gc";
+constexpr std::size_t kMaxHeap = heap::Reservation::kMaxSize / 2;
 
 struct Options {
-  std::string workload = "binary-trees";
+  std::string workload;
   std::optional<unsigned> depth;
   std::size_t heap_bytes = std::size_t{512} << 20U;
   unsigned threads = 2;
   unsigned workers = 0;
   bool verify = false;
   std::uint64_t stress = 0;
+  bool peers = false;
+  unsigned rounds = 3;
   std::string json_file;
 };
 
@@ -50,7 +54,7 @@ class Printer final : public heap::HeapListener {
 
 std::string workload_names() {
   std::string names;
-  for (const gc::Workload& each : gc::all_workloads()) {
+  for (const gc::WorkloadTraits& each : gc::kWorkloads) {
     names += names.empty() ? "" : ", ";
     names += each.name;
   }
@@ -59,8 +63,8 @@ std::string workload_names() {
 
 void declare(CLI::App& app, Options& options) {
   std::vector<std::string> names;
-  std::string about = "What to run:";
-  for (const gc::Workload& each : gc::all_workloads()) {
+  std::string about = "What to run (binary-trees; with --peers, all):";
+  for (const gc::WorkloadTraits& each : gc::kWorkloads) {
     names.emplace_back(each.name);
     about += fmt::format("\n{} (depth {}): {}", each.name, each.depth, each.description);
   }
@@ -72,22 +76,69 @@ void declare(CLI::App& app, Options& options) {
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--threads", options.threads, "Mutators of gcbench-mt (2)")
       ->check(CLI::Range(1U, 256U));
-  app.add_option("--workers", options.workers, "Threads that collect (one for each CPU)")
-      ->check(CLI::Range(1U, 64U));
+  app.add_option("--workers", options.workers, "Threads that collect (0: one for each CPU)")
+      ->check(CLI::Range(0U, 64U));
   app.add_flag("--verify", options.verify, "Check the heap before and after each collection");
   app.add_option("--stress", options.stress, "Collect at every Nth allocation, moving everything")
       ->check(CLI::Range(std::uint64_t{1}, ~std::uint64_t{0}));
+  auto* const peers = app.add_flag(
+      "--peers", options.peers,
+      "Compare with libgc, malloc, mimalloc and OpenJDK, those that are there, by turns");
+  app.add_option("--repeat", options.rounds, "Rounds of a comparison (3)")
+      ->check(CLI::Range(1U, 1000U))
+      ->needs(peers);
   app.add_option("--json", options.json_file, "Write the result as JSON to this file; - prints");
 }
 
-int run(const Options& options, const std::string& command) {
-  const gc::Workload& workload = *gc::find_workload(options.workload);
-  const unsigned depth = options.depth.value_or(workload.depth);
-  if (depth < workload.min_depth || depth > workload.max_depth) {
-    tools::print_error(kName, fmt::format("--depth: {} takes {} to {}", workload.name,
-                                          workload.min_depth, workload.max_depth));
-    return tools::kExitUsage;
+int wrong_depth(const gc::WorkloadTraits& workload) {
+  tools::print_error(kName, fmt::format("--depth: {} takes {} to {}", workload.name,
+                                        workload.min_depth, workload.max_depth));
+  return tools::kExitUsage;
+}
+
+bool fits(const gc::WorkloadTraits& workload, unsigned depth) {
+  return depth >= workload.min_depth && depth <= workload.max_depth;
+}
+
+int write_document(const Options& options, const tools::Json& document) {
+  if (options.json_file.empty()) return tools::kExitSuccess;
+  const auto written = tools::write_json_file(options.json_file, document);
+  if (written) return tools::kExitSuccess;
+  tools::print_error(kName, written.error().message());
+  return tools::kExitFailure;
+}
+
+/// The last figure of a peer's line says how many times as long it took.
+int compare(const Options& options, const std::string& command) {
+  std::FILE* const out = options.json_file == "-" ? stderr : stdout;
+  tools::Json document = tools::json_document("touchstone.gc-peers", 1);
+  tools::add_provenance(document, tools::provenance_of(command));
+  document["comparisons"] = tools::Json::array();
+  const std::vector<gc::Contestant> contestants = gc::contestants();
+  bool ran = true;
+  for (const gc::WorkloadTraits& workload : gc::kWorkloads) {
+    if (!options.workload.empty() && options.workload != workload.name) continue;
+    const gc::PeerSettings settings{.depth = options.depth.value_or(workload.peer_depth),
+                                    .threads = options.threads,
+                                    .workers = options.workers,
+                                    .heap_bytes = options.heap_bytes,
+                                    .rounds = options.rounds};
+    if (!fits(workload, settings.depth)) return wrong_depth(workload);
+    const auto rows = gc::compare_with_peers(workload, settings, contestants);
+    fmt::print(out, "{}", gc::comparison_text(workload, settings, rows));
+    std::fflush(out);
+    document["comparisons"].push_back(gc::comparison_json(workload, settings, rows));
+    ran = ran && rows.front().skipped.empty();
   }
+  const int written = write_document(options, document);
+  return ran ? written : tools::kExitFailure;
+}
+
+int run(const Options& options, const std::string& command) {
+  const gc::WorkloadTraits& workload =
+      *gc::find_workload(options.workload.empty() ? "binary-trees" : options.workload);
+  const unsigned depth = options.depth.value_or(workload.depth);
+  if (!fits(workload, depth)) return wrong_depth(workload);
   Printer printer;
   const auto heap = gc::GcHeap::create({.max_size = options.heap_bytes,
                                         .workers = options.workers,
@@ -101,7 +152,7 @@ int run(const Options& options, const std::string& command) {
   }
   const auto start = std::chrono::steady_clock::now();
   const auto result =
-      workload.run(**heap, {.depth = depth, .threads = workload.threaded ? options.threads : 1});
+      gc::run_workload(**heap, workload, {.depth = depth, .threads = options.threads});
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!result) {
@@ -125,23 +176,20 @@ int run(const Options& options, const std::string& command) {
   fmt::print(out, "{:<22}{:>12.1f} MiB of {:.0f}, tables {:.1f}\n", "committed", mib(s.committed),
              mib(s.max_size), mib(s.side_tables));
 
-  if (!options.json_file.empty()) {
-    tools::Json document = tools::json_document("touchstone.gc", 2);
-    tools::add_provenance(document, tools::provenance_of(command));
-    document["workload"] = workload.name;
-    document["depth"] = depth;
-    document["threads"] = workload.threaded ? options.threads : 1;
-    document["verify"] = options.verify;
-    document["stress"] = options.stress;
-    document["seconds"] = seconds;
-    document["operations"] = result->operations;
-    document["checksum"] = result->checksum;
-    document["correct"] = result->correct;
-    document["heap"] = tools::Json::parse(to_json(s));
-    if (auto written = tools::write_json_file(options.json_file, document); !written) {
-      tools::print_error(kName, written.error().message());
-      return tools::kExitFailure;
-    }
+  tools::Json document = tools::json_document("touchstone.gc", 2);
+  tools::add_provenance(document, tools::provenance_of(command));
+  document["workload"] = workload.name;
+  document["depth"] = depth;
+  document["threads"] = workload.threaded ? options.threads : 1;
+  document["verify"] = options.verify;
+  document["stress"] = options.stress;
+  document["seconds"] = seconds;
+  document["operations"] = result->operations;
+  document["checksum"] = result->checksum;
+  document["correct"] = result->correct;
+  document["heap"] = tools::Json::parse(to_json(s));
+  if (const int written = write_document(options, document); written != tools::kExitSuccess) {
+    return written;
   }
   return result->correct && s.violations == 0 ? tools::kExitSuccess : tools::kExitFailure;
 }
@@ -155,5 +203,11 @@ int main(int argc, char** argv) {
   Options options;
   declare(app, options);
   if (const auto code = tools::parse_command_line(app, argc, argv)) return *code;
-  return run(options, tools::command_text(argc, argv));
+  if (options.heap_bytes < heap::kMinHeap || options.heap_bytes > kMaxHeap) {
+    tools::print_error(kName, fmt::format("--heap: from {} MiB to {} TiB", heap::kMinHeap >> 20U,
+                                          kMaxHeap >> 40U));
+    return tools::kExitUsage;
+  }
+  const std::string command = tools::command_text(argc, argv);
+  return options.peers ? compare(options, command) : run(options, command);
 }

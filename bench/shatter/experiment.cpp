@@ -31,14 +31,6 @@ double median_of(const std::vector<Sample>& samples, Pick pick) {
 
 }  // namespace
 
-Spread spread_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  const double median =
-      values.size() % 2 == 1 ? values[middle] : std::midpoint(values[middle - 1], values[middle]);
-  return {.median = median, .min = values.front(), .max = values.back()};
-}
-
 std::vector<Case> cases_of(const Settings& settings) {
   std::vector<Case> cases;
   for (const Pages pages : settings.pages) {

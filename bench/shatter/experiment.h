@@ -14,6 +14,8 @@
 #include <touchstone/arch/machine.h>
 #include <touchstone/heap/pretouch.h>
 
+#include "../spread.h"
+
 /// What touchstone-shatter runs: every case on a fresh mapping of its own, taking turns.
 namespace touchstone::shatter {
 
@@ -61,14 +63,8 @@ struct Sample {
   std::optional<heap::PretouchChoice> choice;
 };
 
-struct Spread {
-  double median = 0;
-  double min = 0;
-  double max = 0;
-};
-
-/// Median (of an even number: the mean of the middle two), least and most. values is not empty.
-[[nodiscard]] Spread spread_of(std::vector<double> values);
+using bench::Spread;
+using bench::spread_of;
 
 /// A case with what its rounds showed.
 struct Row {

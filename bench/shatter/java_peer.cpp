@@ -1,72 +1,25 @@
 // SPDX-License-Identifier: MIT
 #include "java_peer.h"
 
-#include <array>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
+#include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include <touchstone/tools/child_process.h>
 
 namespace touchstone::shatter {
 namespace {
 
-struct Finished {
-  double seconds = 0;
-  /// Everything it printed, on either stream.
-  std::string output;
-};
-
-std::unexpected<std::string> failed(const char* what, int code) {
-  return std::unexpected(fmt::format("{}: {}", what, std::strerror(code)));
-}
-
-std::expected<Finished, std::string> run_java(const std::vector<std::string>& arguments) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return failed("pipe2", errno);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-  std::string name = "java";
-  std::vector<std::string> words = arguments;
-  std::vector<char*> argv{name.data()};
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-
-  const auto start = std::chrono::steady_clock::now();
-  pid_t child = 0;
-  const int spawned = ::posix_spawnp(&child, "java", &actions, nullptr, argv.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  if (spawned != 0) {
-    ::close(ends[0]);
-    return failed("java", spawned);
-  }
-  Finished finished;
-  std::array<char, 4096> buffer{};
-  for (;;) {
-    const ssize_t got = ::read(ends[0], buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    finished.output.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-  ::close(ends[0]);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  finished.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+std::expected<tools::ChildProcess, std::string> run_java(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "java");
+  auto finished = tools::run_child_process(arguments);
+  if (!finished) return std::unexpected(finished.error().message());
+  if (finished->exit_code != 0) {
     return std::unexpected(
-        fmt::format("java failed: {}", finished.output.substr(0, finished.output.find('\n'))));
+        fmt::format("java failed: {}", finished->output.substr(0, finished->output.find('\n'))));
   }
-  return finished;
+  return std::move(*finished);
 }
 
 }  // namespace
