@@ -11,11 +11,6 @@ namespace {
 
 using tools::Json;
 
-Kind kind_of(const std::string& name) {
-  if (name == "good") return Kind::kGood;
-  return name == "bad" ? Kind::kBad : Kind::kNote;
-}
-
 const Json* find_row(const Json& rows, std::string_view name, bool huge) {
   for (const Json& row : rows) {
     if (row.at("name") == name && row.at("huge_pages_advised") == huge && !row.contains("error")) {
@@ -92,8 +87,7 @@ Section read_shatter(const Json& document) {
                                           kernel)};
   advise(section, document);
   for (const Json& verdict : document.at("verdicts")) {
-    section.verdicts.push_back(
-        {kind_of(verdict.at("kind")), verdict.at("headline"), verdict.at("explanation")});
+    section.verdicts.push_back(verdict_of(verdict));
   }
   const Json& rows = document.at("rows");
   section.charts.push_back(

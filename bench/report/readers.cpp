@@ -11,11 +11,20 @@ std::span<const Reader> all_readers() {
   static constexpr std::array kReaders{
       Reader{"touchstone.shatter", 1, read_shatter},
       Reader{"touchstone.lab", 2, read_lab},
+      Reader{"touchstone.seed", 1, read_seed},
       Reader{"touchstone.gc", 2, read_gc, conclude_gc},
       Reader{"touchstone.opcheck.sweep", 2, read_sweep},
       Reader{"touchstone.opcheck.scan", 2, read_scan},
   };
   return kReaders;
+}
+
+Verdict verdict_of(const tools::Json& verdict) {
+  const tools::Json& kind = verdict.at("kind");
+  return {kind == "good"  ? Kind::kGood
+          : kind == "bad" ? Kind::kBad
+                          : Kind::kNote,
+          verdict.at("headline"), verdict.at("explanation")};
 }
 
 Source provenance_source(const tools::Json& document) {

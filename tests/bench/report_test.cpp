@@ -191,6 +191,56 @@ TEST_F(Gathering, TheLabsSeriesAreColumns) {
   EXPECT_THAT(lab.missing, ElementsAre("soft-dirty: arm64 has none"));
 }
 
+Json seed_document() {
+  Json json = tools::json_document("touchstone.seed", 1);
+  add_provenance(json);
+  json.update(Json{
+      {"seed", "000"},
+      {"name", "quarantine"},
+      {"title", "Quarantine"},
+      {"question", "What does it cost?"},
+      {"effort", "quick"},
+      {"verdicts", {{{"kind", "good"}, {"headline", "No fault."}, {"explanation", "Counted."}}}},
+      {"missing", {{{"what", "guard"}, {"why", "Linux 6.13 is older"}, {"remedy", "Take 6.15"}}}},
+      {"tables",
+       {{{"title", "The programs"},
+         {"explanation", ""},
+         {"row_labels", {"program", "KiB"}},
+         {"columns",
+          {{{"key", "s"}, {"label", "ratio"}, {"unit", "ratio"}, {"origin", "seed"}},
+           {{"key", "r"}, {"label", "ratio"}, {"unit", "ratio"}, {"origin", "here"}},
+           {{"key", "t"}, {"label", "mprotect"}, {"unit", "ns"}, {"origin", "here"}}}},
+         {"rows",
+          {{{"labels", {"memset", "128"}},
+            {"cells",
+             {{"s", {{"value", 8.9}}},
+              {"r", {{"value", 1.25}}},
+              {"t", {{"value", 10935.0}, {"low", 10898.0}, {"high", 11058.5}}}}}},
+           {{"labels", {"memset", "1024"}},
+            {"cells", {{"s", nullptr}, {"r", {{"value", 1.5}}}, {"t", nullptr}}}}}}}}}});
+  return json;
+}
+
+TEST_F(Gathering, TheSeedsFiguresStandBesideOurs) {
+  write("000.json", seed_document());
+  const Gathered result = gathered();
+  EXPECT_THAT(result.skipped, IsEmpty());
+  ASSERT_THAT(result.sections, SizeIs(1));
+  const Section& seed = result.sections[0];
+  ASSERT_THAT(seed.tables, SizeIs(1));
+  EXPECT_THAT(seed.tables[0].columns,
+              ElementsAre("program", "KiB", "ratio (seed)", "ratio", "mprotect, ns"));
+  EXPECT_THAT(seed.tables[0].rows,
+              ElementsAre(ElementsAre("memset", "128", "8.9", "1.25", "10,935 (10,898–11,059)"),
+                          ElementsAre("memset", "1024", "–", "1.5", "–")));
+  ASSERT_THAT(seed.charts, SizeIs(1));
+  EXPECT_THAT(seed.charts[0].labels, ElementsAre("memset 128", "memset 1024"));
+  ASSERT_THAT(seed.charts[0].datasets, SizeIs(2));
+  EXPECT_THAT(seed.charts[0].datasets[0].values, ElementsAre(8.9, std::nullopt));
+  EXPECT_THAT(seed.missing, ElementsAre("guard: Linux 6.13 is older. Take 6.15"));
+  ASSERT_THAT(seed.advice, SizeIs(1));
+}
+
 TEST_F(Gathering, WhatCannotBeUsedIsNamedAndTheRestIsKept) {
   write("good.json", gc_document("first", 1));
   write("bad1.json", std::string("{"));
@@ -213,7 +263,8 @@ TEST_F(Gathering, WhatCannotBeUsedIsNamedAndTheRestIsKept) {
 
 /// Every truncation of a good document, and every key taken out, is named and brings down nothing.
 TEST_F(Gathering, DamageAnywhereIsNamed) {
-  for (const Json& whole : {gc_document("first", 1), shatter_document(0), lab_document()}) {
+  for (const Json& whole :
+       {gc_document("first", 1), shatter_document(0), lab_document(), seed_document()}) {
     const std::string text = whole.dump();
     for (std::size_t length = 0; length < text.size(); length += 37) {
       write("a.json", text.substr(0, length));
