@@ -1,0 +1,3 @@
+; Numbers, symbols, lists.
+(print (list 1 2 3))
+;=> (1 2 3)
