@@ -71,7 +71,7 @@ class Evacuation {
     for (;;) {
       Address entry = 0;
       while (stack_.pop(entry)) {
-        prefetch_for_write(load_shared(entry & ~kOldTag));
+        prefetch_for_write(load_shared(entry & ~kTags));
         std::swap(entry, ring_[ring_at_++ % kRing]);
         if (entry == 0) continue;
         process(entry);
@@ -121,13 +121,13 @@ class Evacuation {
     }
   }
   /// A slot that counts as a plain one after all. It is put on the stack, as chains of them are
-  /// long.
+  /// long; more than once perhaps, since a pair that lies on two cards is found on both.
   void strong_slot(Address slot) noexcept {
     const Address object = load_word(slot);
     if (object == 0) return;
     if ((tables_.target(object) & kTargetMask) != 0) {
       const bool old = tables_.in_heap(slot) && tables_.target(slot) == kTargetStay;
-      if (stack_.push(slot | (old ? kOldTag : 0))) return;
+      if (stack_.push(slot | kAgainTag | (old ? kOldTag : 0))) return;
       evacuate_slot(slot);
     }
     settle(slot);
@@ -166,7 +166,7 @@ class Evacuation {
     if (size > buffer->end - to) [[unlikely]] {
       to = make_room(target, size, own);
       if (to == 0) {
-        keep(object, header);
+        if (keep(object, header) && watched_ != nullptr) found_alive(object);
         return moved_to(object);
       }
       buffer = &buffers_[target];
@@ -199,7 +199,9 @@ class Evacuation {
   }
 
  private:
-  static constexpr Address kOldTag = 1;
+  static constexpr Address kOldTag = 1;    ///< The slot lies in an old object.
+  static constexpr Address kAgainTag = 2;  ///< Perhaps it was updated already.
+  static constexpr Address kTags = kOldTag | kAgainTag;
   static constexpr std::size_t kRing = 8;
   static constexpr unsigned kShareInterval = 256;
   static constexpr std::size_t kFirstBuffer = std::size_t{8} << 10U;
@@ -269,9 +271,12 @@ class Evacuation {
   }
 
   [[gnu::always_inline]] void process(Address entry) noexcept {
-    const Address slot = entry & ~kOldTag;
+    const Address slot = entry & ~kTags;
     const Address object = load_shared(slot);
-    const Address now = evacuate(object, tables_.target(object));
+    const std::uint8_t target = tables_.target(object);
+    if ((entry & kAgainTag) != 0 && (target & kTargetMask) == 0) [[unlikely]]
+      return;
+    const Address now = evacuate(object, target);
     store_shared(slot, now);
     if ((entry & kOldTag) != 0 && tables_.target(now) == kTargetYoung) {
       tables_.mark_card(slot);
