@@ -13,6 +13,7 @@
 #include <touchstone/heap/fault_handler.h>
 #include <touchstone/heap/reservation.h>
 #include <touchstone/heap/system_calls.h>
+#include <touchstone/heap/write_tracking.h>
 
 #include "address_range.h"
 
@@ -74,6 +75,10 @@ void hand_on(int signal, siginfo_t* info, void* context) noexcept {
 
 void handle(int signal, siginfo_t* info, void* context) noexcept {
   const int saved = errno;
+  if (resolve_tracked_write(*info)) {
+    errno = saved;
+    return;
+  }
   if (process.explaining.load(std::memory_order_acquire)) {
     if (const std::optional<FaultExplanation> fault = explain_fault(*info); fault) {
       const FaultFunction on_fault = process.on_fault.load(std::memory_order_acquire);

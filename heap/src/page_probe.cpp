@@ -7,12 +7,12 @@
 #include <span>
 #include <utility>
 
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 
 #include <touchstone/arch/machine.h>
 #include <touchstone/heap/system_calls.h>
 
+#include "pagemap_scan.h"
 #include "retries.h"
 
 namespace touchstone::heap {
@@ -21,39 +21,6 @@ namespace {
 constexpr const char* kScan = "ioctl(PAGEMAP_SCAN)";
 constexpr const char* kPagemap = "read /proc/self/pagemap";
 constexpr const char* kMincore = "mincore";
-
-// From Linux include/uapi/linux/fs.h (6.7), for older headers.
-struct ScanArgument {
-  std::uint64_t size;
-  std::uint64_t flags;
-  std::uint64_t start;
-  std::uint64_t end;
-  std::uint64_t walk_end;
-  std::uint64_t regions;
-  std::uint64_t region_count;
-  std::uint64_t max_pages;
-  std::uint64_t category_inverted;
-  std::uint64_t category_mask;
-  std::uint64_t category_anyof_mask;
-  std::uint64_t return_mask;
-};
-static_assert(sizeof(ScanArgument) == 96);
-struct ScanRegion {
-  std::uint64_t start;
-  std::uint64_t end;
-  std::uint64_t categories;
-};
-constexpr unsigned long kPagemapScan = _IOWR('f', 16, ScanArgument);
-constexpr std::uint64_t kPageIsFile = 1 << 2;
-constexpr std::uint64_t kPageIsPresent = 1 << 3;
-constexpr std::uint64_t kPageIsSwapped = 1 << 4;
-constexpr std::uint64_t kPageIsZero = 1 << 5;
-constexpr std::uint64_t kPageIsHuge = 1 << 6;
-
-// Documentation/admin-guide/mm/pagemap.rst.
-constexpr std::uint64_t kEntryPresent = std::uint64_t{1} << 63;
-constexpr std::uint64_t kEntrySwapped = std::uint64_t{1} << 62;
-constexpr std::uint64_t kEntryFile = std::uint64_t{1} << 61;
 
 Error failed(const char* operation, std::uintptr_t begin, std::uintptr_t end, int system_errno) {
   return {.code = code_of_errno(system_errno),

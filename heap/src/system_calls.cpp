@@ -57,6 +57,7 @@ constexpr SystemCalls kKernel{
     },
     .open = [](const char* path, int flags) -> int { return ::open(path, flags); },
     .read = ::read,
+    .write = ::write,
     .pread = ::pread,
     .close = ::close,
     .ioctl = [](int fd, unsigned long request, void* argument) -> int {

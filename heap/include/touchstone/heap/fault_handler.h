@@ -55,8 +55,9 @@ struct FaultHandlerOptions {
   void (*on_fault)(const FaultExplanation& fault, const siginfo_t& info, void* context) = nullptr;
 };
 
-/// A SIGSEGV handler that explains uses after free, for programs that have none to call
-/// explain_fault() from. It is not installed unless asked for.
+/// A SIGSEGV handler that explains uses after free, and resolves the faults of a WriteTracker by
+/// mprotect, for programs that have none to call explain_fault() and resolve_tracked_write() from.
+/// It is not installed unless asked for.
 ///
 /// For every fault it then does what would have been done without it: calls the handler that was
 /// there (of either kind, with its signal mask), takes the default action with the fault's own

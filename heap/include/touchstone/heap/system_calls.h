@@ -38,6 +38,7 @@ struct SystemCalls {
   int (*membarrier)(int command, unsigned int flags, int cpu);
   int (*open)(const char* path, int flags);
   ssize_t (*read)(int fd, void* buffer, std::size_t size);
+  ssize_t (*write)(int fd, const void* buffer, std::size_t size);
   ssize_t (*pread)(int fd, void* buffer, std::size_t size, off_t offset);
   int (*close)(int fd);
   int (*ioctl)(int fd, unsigned long request, void* argument);
