@@ -29,6 +29,8 @@ struct Options {
   std::string workload;
   std::optional<unsigned> depth;
   std::size_t heap_bytes = std::size_t{512} << 20U;
+  std::size_t young_bytes = 0;
+  bool base_pages = false;
   unsigned threads = 2;
   unsigned workers = 0;
   bool verify = false;
@@ -74,6 +76,10 @@ void declare(CLI::App& app, Options& options) {
       ->check(CLI::Range(0U, 40U));
   app.add_option("--heap", options.heap_bytes, "The most the heap may grow to, as 256M (512M)")
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--young", options.young_bytes,
+                 "Allocate this much between two young collections (as sizing has it)")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_flag("--base-pages", options.base_pages, "Do not ask for huge pages");
   app.add_option("--threads", options.threads, "Mutators of gcbench-mt (2)")
       ->check(CLI::Range(1U, 256U));
   app.add_option("--workers", options.workers, "Threads that collect (0: one for each CPU)")
@@ -140,11 +146,14 @@ int run(const Options& options, const std::string& command) {
   const unsigned depth = options.depth.value_or(workload.depth);
   if (!fits(workload, depth)) return wrong_depth(workload);
   Printer printer;
-  const auto heap = gc::GcHeap::create({.max_size = options.heap_bytes,
-                                        .workers = options.workers,
-                                        .verify = options.verify,
-                                        .stress_interval = options.stress,
-                                        .listener = &printer});
+  const auto heap = gc::GcHeap::create(
+      {.max_size = options.heap_bytes,
+       .young_size = options.young_bytes,
+       .workers = options.workers,
+       .verify = options.verify,
+       .stress_interval = options.stress,
+       .huge_pages = options.base_pages ? heap::HugePages::kAvoid : heap::HugePages::kPrefer,
+       .listener = &printer});
   if (!heap) {
     tools::print_error(kName, heap.error().message());
     return heap.error().code == ErrorCode::kInvalidArgument ? tools::kExitUsage

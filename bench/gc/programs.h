@@ -75,7 +75,8 @@ class Random {
 ///
 /// - `Header`, what every record begins with, maybe nothing;
 /// - `Thread`, the calling thread's part: `make<T>()`, a zeroed record of which the first
-///   `T::kReferences` words behind the header are references; `make_array<T>(length)`, an
+///   `T::kReferences` words behind the header are references; `make_keeping<T>(kept...)`, the same,
+///   while these pointers count as roots; `make_array<T>(length)`, an
 ///   `Array<T>` of references, with `at(i)` and `length()`; `make_numbers(count)`, a `Numbers` with
 ///   `data()`; `write(slot, value)` of a reference; `release(object)`, which does something only
 ///   where memory is freed by hand;
@@ -127,23 +128,24 @@ class Programs {
   static Tree* make_tree(Thread& thread, unsigned depth) {
     if (depth == 0) return thread.template make<Tree>();
     const Root<Tree> left(thread, make_tree<Tree>(thread, depth - 1));
-    const Root<Tree> right(thread, make_tree<Tree>(thread, depth - 1));
-    Tree* const node = thread.template make<Tree>();
+    Tree* right = make_tree<Tree>(thread, depth - 1);
+    Tree* const node = thread.template make_keeping<Tree>(right);
     node->left = left.get();
-    node->right = right.get();
+    node->right = right;
     return node;
   }
   /// From the top down: each child is stored into what may be old by then.
   template <typename Tree>
-  static void populate(Thread& thread, unsigned depth, Tree* start) {
+  static void populate(Thread& thread, unsigned depth, Tree* node) {
     if (depth == 0) return;
-    const Root<Tree> node(thread, start);
-    Tree* child = thread.template make<Tree>();
+    Tree* child = thread.template make_keeping<Tree>(node);
     thread.write(node->left, child);
-    child = thread.template make<Tree>();
+    child = thread.template make_keeping<Tree>(node);
     thread.write(node->right, child);
-    populate(thread, depth - 1, node->left);
-    populate(thread, depth - 1, node->right);
+    if (depth == 1) return;
+    const Root<Tree> root(thread, node);
+    populate(thread, depth - 1, root->left);
+    populate(thread, depth - 1, root->right);
   }
   template <typename Tree>
   static std::uint64_t count_tree(const Tree* node) {

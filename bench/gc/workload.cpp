@@ -49,6 +49,11 @@ struct CollectedMemory {
       constexpr ObjectHeader header = ObjectHeader::record(sizeof(T), T::kReferences);
       return make_sized<T>(header, sizeof(T));
     }
+    template <typename T, typename... Kept>
+    [[gnu::always_inline]] T* make_keeping(Kept*&... kept) {
+      constexpr ObjectHeader header = ObjectHeader::record(sizeof(T), T::kReferences);
+      return initialise<T>(header, heap_.allocate_keeping(*mutator_, sizeof(T), kept...));
+    }
     template <typename T>
     Array<T>* make_array(std::size_t length) {
       return make_sized<Array<T>>(ObjectHeader::array(length), 8 + length * 8);
@@ -80,7 +85,10 @@ struct CollectedMemory {
    private:
     template <typename T>
     [[gnu::always_inline]] T* make_sized(ObjectHeader header, std::size_t size) {
-      std::byte* const memory = heap_.allocate_or_null(*mutator_, size);
+      return initialise<T>(header, heap_.allocate_or_null(*mutator_, size));
+    }
+    template <typename T>
+    [[gnu::always_inline]] T* initialise(ObjectHeader header, std::byte* memory) {
       if (memory == nullptr) [[unlikely]]
         throw Failed{mutator_->error()};
       T* const object = reinterpret_cast<T*>(memory);

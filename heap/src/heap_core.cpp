@@ -548,6 +548,8 @@ void HeapCore::resize(bool full) noexcept {
       region_size;
   if (overhead_ > options_.overhead_goal) {
     target_ += std::max(target_ / 2, 8 * region_size);
+    // What the larger heap brings is measured anew.
+    overhead_ = 0;
   } else if (full && overhead_ < options_.overhead_goal / 4) {
     target_ -= target_ / 8;
   }
@@ -562,7 +564,9 @@ void HeapCore::resize(bool full) noexcept {
     const auto young = static_cast<std::size_t>(static_cast<double>(room) / share);
     return young > slack ? young - slack : 0;
   };
-  std::size_t young = young_of(target_);
+  // More than a third would cost more in memory that is touched for the first time, and in caches,
+  // than collecting less often saves.
+  std::size_t young = std::min(young_of(target_), options_.soft_max_size / 3 / region_size);
   const std::size_t least =
       std::max<std::size_t>(2, std::min<std::size_t>(total_regions_ / 32, 8 * mutator_count_));
   if (young < least) {

@@ -93,6 +93,21 @@ TEST_P(CollectorTest, KeepsWhatIsReachableAndItsContents) {
   EXPECT_EQ(heap_->statistics().old_regions, 0U);
 }
 
+TEST_P(CollectorTest, PointersThatAreKeptFollowTheirObjects) {
+  make({.max_size = 16 * kMiB});
+  Pair* first = pair(1);
+  Pair* second = pair(2);
+  const Pair* const before = first;
+  while (heap_->last_collection().number == 0) {
+    std::byte* const memory = heap_->allocate_keeping(*mutator_, sizeof(Pair), first, second);
+    ASSERT_NE(memory, nullptr);
+    reinterpret_cast<Pair*>(memory)->header = kPair.word();
+  }
+  EXPECT_NE(first, before);
+  EXPECT_EQ(first->number, 1U);
+  EXPECT_EQ(second->number, 2U);
+}
+
 TEST_P(CollectorTest, AgesBeforeItPromotes) {
   make({.max_size = 16 * kMiB, .tenuring_age = 3});
   const Local<Pair> object(*mutator_, pair(5));

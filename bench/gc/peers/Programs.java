@@ -72,6 +72,7 @@ final class Programs {
     if (depth == 0) return;
     node.left = new WideNode();
     node.right = new WideNode();
+    if (depth == 1) return;
     populate(depth - 1, node.left);
     populate(depth - 1, node.right);
   }

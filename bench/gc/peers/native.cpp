@@ -99,6 +99,10 @@ struct PeerMemory {
     [[gnu::always_inline]] T* make() {
       return static_cast<T*>(checked(Allocator::zeroed(sizeof(T))));
     }
+    template <typename T, typename... Kept>
+    [[gnu::always_inline]] T* make_keeping(Kept*&... /*kept*/) {
+      return make<T>();
+    }
     template <typename T>
     Array<T>* make_array(std::size_t length) {
       auto* const array = static_cast<Array<T>*>(checked(Allocator::zeroed(8 + length * 8)));

@@ -76,9 +76,36 @@ class Heap final : public detail::HeapCore {
     return object;
   }
 
+  /// The same, and these pointers are roots meanwhile: for what is needed right after, such as what
+  /// goes into the object. Costs nothing unless the slow path is taken, where a Local always does.
+  template <typename... Kept>
+    requires(sizeof...(Kept) != 0)
+  [[gnu::always_inline]] std::byte* allocate_keeping(Mutator& mutator, std::size_t size,
+                                                     Kept*&... kept) noexcept {
+    std::byte* const object = mutator.try_allocate(detail::round_up(size, Model::kAlignment));
+    if (object == nullptr) [[unlikely]]
+      return allocate_slow_keeping(mutator, size, kept...);
+    return object;
+  }
+
   [[nodiscard]] const Model& model() const noexcept { return model_; }
 
  private:
+  template <typename First, typename... Rest>
+  [[gnu::noinline]] static std::byte* allocate_slow_keeping(Mutator& mutator, std::size_t size,
+                                                            First*& first,
+                                                            Rest*&... rest) noexcept {
+    const Local<First> root(mutator, first);
+    std::byte* object = nullptr;
+    if constexpr (sizeof...(rest) == 0) {
+      object = mutator.allocate_slow(size);
+    } else {
+      object = allocate_slow_keeping(mutator, size, rest...);
+    }
+    first = root.get();
+    return object;
+  }
+
   using Core = detail::HeapCore;
   using Address = detail::Address;
   using Finder = detail::ObjectFinder<Model>;

@@ -23,8 +23,12 @@ class LocalBase {
 // The destructor takes it out again, which GCC 12 does not see.
 #pragma GCC diagnostic ignored "-Wdangling-pointer"
 #endif
-  LocalBase(Mutator& mutator, std::uintptr_t value) noexcept
-      : value_(value), mutator_(&mutator), previous_(mutator.locals_) {
+  LocalBase(Mutator& mutator, std::uintptr_t value) noexcept : value_(value), mutator_(&mutator) {
+    LocalBase* previous = mutator.locals_;
+    // Stored from a register of its own: two words that are put together in a vector register
+    // first are slow to read back a few instructions later.
+    asm("" : "+r"(previous));
+    previous_ = previous;
     mutator.locals_ = this;
   }
 #if defined(__GNUC__) && !defined(__clang__)
