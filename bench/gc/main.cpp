@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // touchstone-gc: run a program that allocates on the collector, and say what it cost.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <touchstone/tools/provenance.h>
 
 #include "peers.h"
+#include "targets.h"
 #include "workload.h"
 
 namespace {
@@ -36,6 +38,7 @@ struct Options {
   bool verify = false;
   std::uint64_t stress = 0;
   bool peers = false;
+  std::vector<std::string> targets;
   unsigned rounds = 3;
   std::string json_file;
 };
@@ -90,9 +93,16 @@ void declare(CLI::App& app, Options& options) {
   auto* const peers = app.add_flag(
       "--peers", options.peers,
       "Compare with libgc, malloc, mimalloc and OpenJDK, those that are there, by turns");
-  app.add_option("--repeat", options.rounds, "Rounds of a comparison (3)")
-      ->check(CLI::Range(1U, 1000U))
-      ->needs(peers);
+  std::vector<std::string> groups = gc::target_groups();
+  groups.emplace_back("all");
+  app.add_option("--targets", options.targets,
+                 "Measure what the collector has to reach, each figure with its limit; 1 if one is "
+                 "missed. Takes minutes and 5 GiB")
+      ->delimiter(',')
+      ->check(CLI::IsMember(groups))
+      ->excludes(peers);
+  app.add_option("--repeat", options.rounds, "Rounds of a comparison, or of --targets (3)")
+      ->check(CLI::Range(1U, 1000U));
   app.add_option("--json", options.json_file, "Write the result as JSON to this file; - prints");
 }
 
@@ -138,6 +148,32 @@ int compare(const Options& options, const std::string& command) {
   }
   const int written = write_document(options, document);
   return ran ? written : tools::kExitFailure;
+}
+
+int measure(const Options& options, const std::string& command) {
+  std::FILE* const out = options.json_file == "-" ? stderr : stdout;
+  tools::Json document = tools::json_document("touchstone.gc-targets", 1);
+  tools::add_provenance(document, tools::provenance_of(command));
+  document["targets"] = tools::Json::array();
+  bool met = true;
+  for (const std::string& group : gc::target_groups()) {
+    if (std::ranges::find(options.targets, group) == options.targets.end() &&
+        std::ranges::find(options.targets, "all") == options.targets.end()) {
+      continue;
+    }
+    const auto done = gc::measure_targets(group, options.rounds, [&](const gc::Target& target) {
+      fmt::print(out, "{}", gc::target_text(target));
+      std::fflush(out);
+      document["targets"].push_back(gc::target_json(target));
+      met = met && (!target.unavailable.empty() || target.met());
+    });
+    if (!done) {
+      tools::print_error(kName, fmt::format("{}: {}", group, done.error().message()));
+      return tools::kExitFailure;
+    }
+  }
+  const int written = write_document(options, document);
+  return met ? written : tools::kExitFailure;
 }
 
 int run(const Options& options, const std::string& command) {
@@ -218,5 +254,6 @@ int main(int argc, char** argv) {
     return tools::kExitUsage;
   }
   const std::string command = tools::command_text(argc, argv);
-  return options.peers ? compare(options, command) : run(options, command);
+  if (options.peers) return compare(options, command);
+  return options.targets.empty() ? run(options, command) : measure(options, command);
 }
