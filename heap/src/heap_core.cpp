@@ -144,6 +144,8 @@ void HeapCore::visit_roots(RootVisitor& visitor) noexcept {
     }
     if (mutator->stack_base_ != 0 && mutator->stack_top_ != 0) {
       visitor.visit_ambiguous(at<void>(mutator->stack_top_), at<void>(mutator->stack_base_));
+      visitor.visit_ambiguous(mutator->ending_frames_.data(),
+                              mutator->ending_frames_.data() + mutator->ending_words_);
     }
   }
   if (is_mine()) each_node(strong_roots_, [&](Address& value) { visitor.visit(&value); });

@@ -10,6 +10,8 @@
 
 #include <touchstone/heap/detail/heap_core.h>
 
+#include "touching.h"
+
 namespace touchstone::heap {
 namespace detail {
 
@@ -65,11 +67,21 @@ Result<> HeapCore::detach(Mutator& mutator) noexcept {
   return {};
 }
 
-/// Saves the registers that a caller may keep references in, for the scan of the stack.
-void HeapCore::note_stack(Mutator& mutator) noexcept {
-  if (mutator.stack_base_ == 0) return;
-  __builtin_unwind_init();
+/// Where the scan of the stack begins: below the whole frame of the caller, which has the registers
+/// in it that its own callers keep (__builtin_unwind_init). Inlined it would begin within that.
+[[gnu::noinline]] void HeapCore::note_stack(Mutator& mutator) noexcept {
   mutator.stack_top_ = address_of(__builtin_frame_address(0));
+}
+
+/// Copies the frames that are gone when the native section runs: they hold what the callers had in
+/// registers.
+TOUCHSTONE_TOUCHES void HeapCore::keep_ending_frames(Mutator& mutator) noexcept {
+  const std::size_t words =
+      std::min(mutator.ending_frames_.size(),
+               (mutator.stack_base_ - mutator.stack_top_) / sizeof(std::uintptr_t));
+  const volatile std::uintptr_t* const from = at<const std::uintptr_t>(mutator.stack_top_);
+  for (std::size_t i = 0; i < words; ++i) mutator.ending_frames_[i] = from[i];
+  mutator.ending_words_ = words;
 }
 
 void HeapCore::wait_while_stopped(Mutator& mutator, std::unique_lock<std::mutex>& lock) noexcept {
@@ -85,7 +97,7 @@ void HeapCore::wait_while_stopped(Mutator& mutator, std::unique_lock<std::mutex>
 // what has ended by then.
 [[gnu::noinline]] void HeapCore::poll_slow(Mutator& mutator) noexcept {
   __builtin_unwind_init();
-  note_stack(mutator);
+  if (mutator.stack_base_ != 0) note_stack(mutator);
   std::unique_lock lock(mutex_);
   wait_while_stopped(mutator, lock);
 }
@@ -101,9 +113,11 @@ void HeapCore::enter_native(Mutator& mutator) noexcept {
 
 void HeapCore::leave_native(Mutator& mutator) noexcept {
   mutator.state_.store(Mutator::kRunning);
-  if (__atomic_load_n(&mutator.safepoint_flag, __ATOMIC_SEQ_CST) == 0) return;
-  std::unique_lock lock(mutex_);
-  wait_while_stopped(mutator, lock);
+  if (__atomic_load_n(&mutator.safepoint_flag, __ATOMIC_SEQ_CST) != 0) {
+    std::unique_lock lock(mutex_);
+    wait_while_stopped(mutator, lock);
+  }
+  mutator.ending_words_ = 0;
 }
 
 /// Waits until all mutators but `self` stand. With the lock, which is open while waiting.
@@ -164,7 +178,7 @@ void HeapCore::resume_world() noexcept {
                                    .operation = "collect",
                                    .detail = "the mutator is in a native section"});
     }
-    note_stack(*self);
+    if (self->stack_base_ != 0) note_stack(*self);
   }
   std::unique_lock lock(mutex_);
   while (stopping_) {
@@ -296,7 +310,10 @@ void Mutator::poll_slow() noexcept {
 }
 void Mutator::enter_native() noexcept {
   __builtin_unwind_init();
-  detail::HeapCore::note_stack(*this);
+  if (stack_base_ != 0) {
+    detail::HeapCore::note_stack(*this);
+    detail::HeapCore::keep_ending_frames(*this);
+  }
   core_->enter_native(*this);
 }
 void Mutator::leave_native() noexcept {

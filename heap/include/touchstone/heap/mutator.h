@@ -2,6 +2,7 @@
 #ifndef TOUCHSTONE_HEAP_MUTATOR_H_
 #define TOUCHSTONE_HEAP_MUTATOR_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -180,7 +181,9 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
   std::uintptr_t tlab_hard_end_ = 0;  // tlab_end may lie before: what is behind is not zeroed yet.
   bool tlab_zeroed_ = false;          // Up to the hard end.
   std::uintptr_t stack_base_ = 0;
-  std::uintptr_t stack_top_ = 0;  // At the safepoint.
+  std::uintptr_t stack_top_ = 0;                     // At the safepoint.
+  std::array<std::uintptr_t, 128> ending_frames_{};  // In a native section, so many words of it.
+  std::size_t ending_words_ = 0;
   std::uint64_t id_ = 0;
   Mutator* next_ = nullptr;
   std::string name_;

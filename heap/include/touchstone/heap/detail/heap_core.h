@@ -242,6 +242,7 @@ class TOUCHSTONE_API HeapCore {
   [[nodiscard]] Result<> detach(Mutator& mutator) noexcept;
   void wait_while_stopped(Mutator& mutator, std::unique_lock<std::mutex>& lock) noexcept;
   static void note_stack(Mutator& mutator) noexcept;
+  static void keep_ending_frames(Mutator& mutator) noexcept;
   void poll_slow(Mutator& mutator) noexcept;
   void enter_native(Mutator& mutator) noexcept;
   void leave_native(Mutator& mutator) noexcept;
