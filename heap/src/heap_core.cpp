@@ -10,6 +10,8 @@
 #include <touchstone/arch/machine.h>
 #include <touchstone/heap/detail/heap_core.h>
 
+#include "sanitizers.h"
+
 namespace touchstone::heap::detail {
 namespace {
 
@@ -31,10 +33,16 @@ HeapCore::HeapCore(const HeapOptions& options, std::size_t alignment) noexcept
   stress_left_.store(options_.stress_interval);
 }
 
-HeapCore::~HeapCore() = default;
+HeapCore::~HeapCore() {
+  if (root_region_) undeclare_root_region(reservation_.data(), reservation_.range().size());
+}
 
 Result<> HeapCore::create() noexcept {
-  if (Result<> fine = check_options(); !fine) return fine;
+  try {
+    if (Result<> fine = check_options(); !fine) return fine;
+  } catch (const std::bad_alloc&) {
+    return std::unexpected(Error{.code = ErrorCode::kOutOfMemory, .operation = "Heap::create"});
+  }
   if (Result<> reserved = reserve(); !reserved) return reserved;
   // Enough for every worker to make some progress, whatever happens.
   WorkChunk* chunks = nullptr;
@@ -146,11 +154,24 @@ void HeapCore::visit_roots(RootVisitor& visitor) noexcept {
       visitor.visit_ambiguous(at<void>(mutator->stack_top_), at<void>(mutator->stack_base_));
       visitor.visit_ambiguous(mutator->ending_frames_.data(),
                               mutator->ending_frames_.data() + mutator->ending_words_);
+      if (mutator->fake_stack_ != nullptr) visit_fake_frames(visitor, *mutator);
     }
   }
   if (is_mine()) each_node(strong_roots_, [&](Address& value) { visitor.visit(&value); });
   if (is_mine()) {
     for (Finalizable& each : finalizable_) visitor.visit(&each.object);
+  }
+}
+
+// Reads whatever lies on a stack.
+__attribute__((no_sanitize("address", "thread"))) void HeapCore::visit_fake_frames(
+    RootVisitor& visitor, const Mutator& mutator) noexcept {
+  for (Address place = round_up(mutator.stack_top_, 8); place + 8 <= mutator.stack_base_;
+       place += 8) {
+    const Address word = *at<const volatile AliasedWord>(place);
+    if (const auto frame = fake_frame(mutator.fake_stack_, word); frame.begin != nullptr) {
+      visitor.visit_ambiguous(frame.begin, frame.end);
+    }
   }
 }
 
@@ -299,7 +320,7 @@ Result<> HeapCore::collect_stopped(CollectionKind kind, CollectionCause cause,
                    cause == CollectionCause::kStress;
   for (std::atomic<std::size_t>* count :
        {&work_.copied, &work_.promoted, &work_.compacted, &work_.marked, &work_.dirty_cards,
-        &work_.pinned_objects}) {
+        &work_.pinned_objects, &work_.pinned_bytes}) {
     count->store(0, std::memory_order_relaxed);
   }
   work_.overflowed.store(false);
@@ -321,6 +342,7 @@ Result<> HeapCore::collect_stopped(CollectionKind kind, CollectionCause cause,
   report.marked = work_.marked.load();
   report.dirty_cards = work_.dirty_cards.load();
   report.pinned_objects = work_.pinned_objects.load();
+  report.pinned_bytes = work_.pinned_bytes.load();
   report.used_after = used_bytes();
   report.pause_ns = now() - start;
   const std::uint64_t mutating = start > last_end_ns_ ? start - last_end_ns_ : 0;
@@ -373,6 +395,7 @@ void HeapCore::collect_young() noexcept {
       const bool old = work_.promote_all || age > options_.tenuring_age;
       tables_.target(bottom) = old ? std::uint8_t{kTargetOld} : static_cast<std::uint8_t>(age);
       region.keeps = 0;
+      region.pinned = 0;
       ++moved_regions;
     }
   }
@@ -401,6 +424,7 @@ void HeapCore::collect_young() noexcept {
       continue;
     }
     ++report.kept_regions;
+    if (region.pinned != 0) count_stranded(region);
     const Address top = region.top;
     const std::uint64_t live = region.live;
     set_kind(bottom, RegionKind::kOld, 0);
@@ -412,6 +436,12 @@ void HeapCore::collect_young() noexcept {
                             static_cast<double>(moved_regions * tables_.region_size);
     survival_ = survival_ * 0.5 + survived * 0.5;
   }
+}
+
+/// A region that is kept from being evacuated by ambiguous roots.
+void HeapCore::count_stranded(const Region& region) noexcept {
+  ++work_.report.pinned_regions;
+  work_.report.retained_bytes += tables_.region_size - region.live;
 }
 
 bool HeapCore::select_moving(bool all) noexcept {
@@ -498,6 +528,11 @@ void HeapCore::collect_full() noexcept {
     }
   };
   sweep();
+  report.pinned_regions = report.retained_bytes = 0;
+  for (std::size_t i = 0; i < committed_regions_; ++i) {
+    const Region& region = tables_.region(region_address(i));
+    if (region.kind == RegionKind::kOld && region.pinned != 0) count_stranded(region);
+  }
   // No young object is left, so that no card has anything to remember.
   for (std::size_t i = 0; i < committed_regions_; ++i) {
     const Address bottom = region_address(i);
@@ -596,6 +631,9 @@ HeapStatistics HeapCore::statistics() const noexcept {
   all.committed = committed_regions_ * tables_.region_size;
   all.side_tables = side_.committed_bytes();
   all.used = used_bytes();
+  all.pinned_bytes = last_report_.pinned_bytes;
+  all.pinned_regions = last_report_.pinned_regions;
+  all.retained_bytes = last_report_.retained_bytes;
   all.live_after_full = live_after_full_;
   all.region_size = tables_.region_size;
   all.chunk_size = chunk_size_;

@@ -11,6 +11,8 @@
 #include <touchstone/heap/discard.h>
 #include <touchstone/heap/pretouch.h>
 
+#include "sanitizers.h"
+
 namespace touchstone::heap::detail {
 namespace {
 
@@ -26,7 +28,8 @@ std::unexpected<Error> bad_option(const char* detail) noexcept {
 
 }  // namespace
 
-Result<> HeapCore::check_options() noexcept {
+/// Throws std::bad_alloc, as it reads files.
+Result<> HeapCore::check_options() {
   HeapOptions& o = options_;
   const arch::Geometry machine = arch::geometry(o.roots);
   if (o.geometry == arch::Geometry{}) o.geometry = machine;
@@ -92,6 +95,8 @@ Result<> HeapCore::reserve() noexcept {
   }
   if (!heap) return std::unexpected(heap.error());
   reservation_ = std::move(*heap);
+  declare_root_region(reservation_.data(), size);
+  root_region_ = true;
 
   tables_.base = address_of(reservation_.data());
   tables_.end = tables_.base + size;

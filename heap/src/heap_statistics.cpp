@@ -78,6 +78,9 @@ std::string to_json(const HeapStatistics& s) {
   json.add("committed", s.committed);
   json.add("side_tables", s.side_tables);
   json.add("used", s.used);
+  json.add("pinned_bytes", s.pinned_bytes);
+  json.add("pinned_regions", s.pinned_regions);
+  json.add("retained_bytes", s.retained_bytes);
   json.add("live_after_full", s.live_after_full);
   json.add("region_size", s.region_size);
   json.add("chunk_size", s.chunk_size);
@@ -109,6 +112,9 @@ std::string to_json(const CollectionReport& r) {
   json.add("marked", r.marked);
   json.add("kept_regions", r.kept_regions);
   json.add("pinned_objects", r.pinned_objects);
+  json.add("pinned_bytes", r.pinned_bytes);
+  json.add("pinned_regions", r.pinned_regions);
+  json.add("retained_bytes", r.retained_bytes);
   json.add("dirty_cards", r.dirty_cards);
   json.add("freed_regions", r.freed_regions);
   json.add("freed_large", r.freed_large);

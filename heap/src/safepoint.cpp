@@ -10,6 +10,7 @@
 
 #include <touchstone/heap/detail/heap_core.h>
 
+#include "sanitizers.h"
 #include "touching.h"
 
 namespace touchstone::heap {
@@ -71,6 +72,7 @@ Result<> HeapCore::detach(Mutator& mutator) noexcept {
 /// in it that its own callers keep (__builtin_unwind_init). Inlined it would begin within that.
 [[gnu::noinline]] void HeapCore::note_stack(Mutator& mutator) noexcept {
   mutator.stack_top_ = address_of(__builtin_frame_address(0));
+  mutator.fake_stack_ = current_fake_stack();
 }
 
 /// Copies the frames that are gone when the native section runs: they hold what the callers had in

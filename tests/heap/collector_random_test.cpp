@@ -18,21 +18,21 @@ TEST(CollectorRandom, TwoMutatorsThreeWorkersStress) {
 }
 
 TEST(CollectorRandom, ThreeMutatorsWithoutStress) {
-  run_random({.max_size = 24 * kMiB, .workers = 2}, 3, 3, {.steps = 40'000});
+  run_random({.max_size = 24 * kMiB, .workers = 2}, 3, 3, {.steps = 12'000});
 }
 
 TEST(CollectorRandom, TightHeap) {
-  run_random({.max_size = 6 * kMiB, .workers = 2}, 4, 1, {.steps = 50'000});
+  run_random({.max_size = 6 * kMiB, .workers = 2}, 4, 1, {.steps = 20'000});
 }
 
 TEST(CollectorRandom, OldAge) {
   run_random({.max_size = 24 * kMiB, .young_size = 2 * kMiB, .tenuring_age = 4, .workers = 2}, 5, 2,
-             {.steps = 30'000});
+             {.steps = 12'000});
 }
 
 TEST(CollectorRandom, AmbiguousWords) {
   run_random({.max_size = 24 * kMiB, .young_size = 2 * kMiB, .workers = 2}, 6, 2,
-             {.steps = 20'000, .ambiguous = true});
+             {.steps = 8'000, .ambiguous = true});
 }
 
 TEST(CollectorRandom, AmbiguousWordsStress) {

@@ -244,7 +244,8 @@ class Heap final : public detail::HeapCore {
           if (ambiguous_[i] - object < size) {
             if (!is_filler(object)) {
               worker.keep(object, Finder::header_of(object));
-              work_.pinned_objects.fetch_add(1, std::memory_order_relaxed);
+              tables_.region(bottom).pinned = 1;
+              note_pinned(size);
             }
             while (i < ambiguous_.size() && ambiguous_[i] - object < size) ++i;
           }
@@ -254,14 +255,21 @@ class Heap final : public detail::HeapCore {
       while (i < ambiguous_.size() && ambiguous_[i] < region_end) ++i;
     }
   }
+  void note_pinned(std::size_t size) noexcept {
+    work_.pinned_objects.fetch_add(1, std::memory_order_relaxed);
+    work_.pinned_bytes.fetch_add(size, std::memory_order_relaxed);
+  }
   void pin_old() noexcept {
+    // What was young and hit is old by now, and found again.
+    work_.pinned_objects = 0;
+    work_.pinned_bytes = 0;
     Address last = 0;
     for (const Address word : ambiguous_) {
       const Address object = Finder::object_at(model_, tables_, word);
       if (object == 0 || object == last) continue;
       last = object;
       tables_.region(object).pinned = 1;
-      work_.pinned_objects.fetch_add(1, std::memory_order_relaxed);
+      note_pinned(Finder::size_of(model_, object));
       if (!pinned_.push(object)) pins_lost_ = true;
     }
   }

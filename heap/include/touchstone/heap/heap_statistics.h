@@ -47,6 +47,9 @@ struct CollectionReport {
   std::size_t marked = 0;          ///< Found alive by a full collection, large objects included.
   std::size_t kept_regions = 0;    ///< Young regions that became old where they were.
   std::size_t pinned_objects = 0;  ///< Objects that ambiguous roots kept in place.
+  std::size_t pinned_bytes = 0;    ///< Of these.
+  std::size_t pinned_regions = 0;  ///< Stranded: stay where they are for the sake of these.
+  std::size_t retained_bytes = 0;  ///< Of these regions, what no live object takes.
   std::size_t dirty_cards = 0;     ///< Cards that were scanned.
   std::size_t freed_regions = 0;
   std::size_t freed_large = 0;  ///< Bytes of large objects that were freed.
@@ -77,6 +80,9 @@ struct HeapStatistics {
   std::size_t committed = 0;    ///< Of the heap, what trim() gave back included.
   std::size_t side_tables = 0;  ///< Committed for card table, crossing map, mark bits, regions.
   std::size_t used = 0;
+  std::size_t pinned_bytes = 0;  ///< These three as the last collection found them.
+  std::size_t pinned_regions = 0;
+  std::size_t retained_bytes = 0;
   std::size_t live_after_full = 0;  ///< In old regions and large objects after the last one.
   std::size_t region_size = 0;
   std::size_t chunk_size = 0;

@@ -184,6 +184,7 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
   std::uintptr_t stack_top_ = 0;                     // At the safepoint.
   std::array<std::uintptr_t, 128> ending_frames_{};  // In a native section, so many words of it.
   std::size_t ending_words_ = 0;
+  void* fake_stack_ = nullptr;  // The address sanitizer's, for variables whose address is taken.
   std::uint64_t id_ = 0;
   Mutator* next_ = nullptr;
   std::string name_;

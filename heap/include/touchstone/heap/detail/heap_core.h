@@ -62,6 +62,7 @@ struct CollectionWork {
   std::atomic<std::size_t> marked{0};
   std::atomic<std::size_t> dirty_cards{0};
   std::atomic<std::size_t> pinned_objects{0};
+  std::atomic<std::size_t> pinned_bytes{0};
   std::atomic<bool> overflowed{false};
 };
 
@@ -215,7 +216,7 @@ class TOUCHSTONE_API HeapCore {
   friend class RootNode;
 
   // memory
-  [[nodiscard]] Result<> check_options() noexcept;
+  [[nodiscard]] Result<> check_options();
   [[nodiscard]] Result<> reserve() noexcept;
   bool grow(std::unique_lock<std::mutex>& lock, std::size_t regions) noexcept;
   [[nodiscard]] Result<> commit_regions(std::size_t first, std::size_t count) noexcept;
@@ -243,6 +244,7 @@ class TOUCHSTONE_API HeapCore {
   void wait_while_stopped(Mutator& mutator, std::unique_lock<std::mutex>& lock) noexcept;
   static void note_stack(Mutator& mutator) noexcept;
   static void keep_ending_frames(Mutator& mutator) noexcept;
+  static void visit_fake_frames(RootVisitor& visitor, const Mutator& mutator) noexcept;
   void poll_slow(Mutator& mutator) noexcept;
   void enter_native(Mutator& mutator) noexcept;
   void leave_native(Mutator& mutator) noexcept;
@@ -262,6 +264,7 @@ class TOUCHSTONE_API HeapCore {
   [[nodiscard]] bool gather_ambiguous() noexcept;
   void collect_young() noexcept;
   void collect_full() noexcept;
+  void count_stranded(const Region& region) noexcept;
   bool select_moving(bool all) noexcept;
   void resize(bool full) noexcept;
   [[nodiscard]] Result<std::size_t> give_back() noexcept;
@@ -275,6 +278,7 @@ class TOUCHSTONE_API HeapCore {
   std::size_t total_regions_ = 0;
   std::size_t committed_regions_ = 0;
   std::size_t side_committed_ = 0;
+  bool root_region_ = false;  // The leak sanitizer looks for pointers in the heap.
   std::size_t chunk_size_ = 0;
   struct SideTable {
     std::size_t offset = 0;  // In side_.
