@@ -10,6 +10,7 @@
 #include <touchstone/arch/machine.h>
 #include <touchstone/heap/detail/heap_core.h>
 
+#include "callback_scope.h"
 #include "sanitizers.h"
 
 namespace touchstone::heap::detail {
@@ -96,6 +97,7 @@ FastPathLayout HeapCore::fast_path_layout() const noexcept {
 // ---- Roots
 
 Result<> HeapCore::add_roots(const RootCallback& callback) noexcept {
+  if (Result<> fine = check_outside("Heap::add_roots"); !fine) return fine;
   const std::lock_guard lock(mutex_);
   try {
     callbacks_.push_back(callback);
@@ -144,7 +146,7 @@ void HeapCore::visit_roots(RootVisitor& visitor) noexcept {
   }
   for (Mutator* mutator = mutators_; mutator != nullptr; mutator = mutator->next_) {
     if (!is_mine()) continue;
-    for (LocalBase* local = mutator->locals_; local != nullptr; local = local->previous_) {
+    for (LocalBase* local = mutator->locals; local != nullptr; local = local->previous_) {
       visitor.visit(&local->value_);
     }
     for (const RootCallback& callback : mutator->callbacks_) {
@@ -186,6 +188,7 @@ Address HeapCore::claim_region() noexcept {
 }
 
 Result<> HeapCore::add_finalizer(void* object, std::uint32_t priority, void* context) noexcept {
+  if (Result<> fine = check_outside("Heap::add_finalizer"); !fine) return fine;
   const std::lock_guard lock(mutex_);
   try {
     finalizable_.reserve(finalizable_.size() + finalizers_.size() + 1);
@@ -215,6 +218,7 @@ std::size_t HeapCore::finalizable_count() const noexcept {
 
 void HeapCore::gang_task(void* core, unsigned worker) noexcept {
   auto& heap = *static_cast<HeapCore*>(core);
+  const CallbackScope scope(&heap);
   heap.run_phase(heap.phase_, worker);
 }
 

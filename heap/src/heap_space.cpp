@@ -11,6 +11,7 @@
 #include <touchstone/heap/discard.h>
 #include <touchstone/heap/pretouch.h>
 
+#include "callback_scope.h"
 #include "sanitizers.h"
 
 namespace touchstone::heap::detail {
@@ -192,6 +193,7 @@ bool HeapCore::grow(std::unique_lock<std::mutex>& lock, std::size_t regions) noe
     done = commit_regions(first, got);
   }
   if (HeapListener* const listener = options_.listener; listener != nullptr) {
+    const CallbackScope scope(this);
     listener->on_growth((first + (done ? got : 0)) * tables_.region_size,
                         done ? nullptr : &done.error());
   }

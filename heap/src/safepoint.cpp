@@ -10,6 +10,7 @@
 
 #include <touchstone/heap/detail/heap_core.h>
 
+#include "callback_scope.h"
 #include "sanitizers.h"
 #include "touching.h"
 
@@ -20,7 +21,40 @@ namespace {
 constexpr std::size_t kMostLateNamed = 16;
 }
 
+/// Detached mutators, see HeapCore::keep_detached_mutators().
+class Graveyard {
+ public:
+  static void bury(Mutator* mutator) noexcept {
+    // No core, no TLAB, and a poll takes the slow path.
+    mutator->core_ = nullptr;
+    mutator->safepoint_flag = 1;
+    // Never destroyed: threads may detach while the process ends.
+    static Graveyard* const all = new (std::nothrow) Graveyard;
+    Mutator* oldest = mutator;
+    if (all != nullptr) {
+      const std::lock_guard lock(all->mutex_);
+      oldest = std::exchange(all->graves_[all->next_++ % kGraves], mutator);
+    }
+    delete oldest;
+  }
+
+ private:
+  static constexpr std::size_t kGraves = 64;
+  std::mutex mutex_;
+  std::array<Mutator*, kGraves> graves_{};
+  std::size_t next_ = 0;
+};
+
+/// What everything that may wait for the end of a collection returns within one.
+Result<> HeapCore::check_outside(const char* operation) const noexcept {
+  if (!CallbackScope::entered(this)) return {};
+  return std::unexpected(Error{.code = ErrorCode::kBusy,
+                               .operation = operation,
+                               .detail = "called from what the heap called"});
+}
+
 Result<MutatorPointer> HeapCore::attach(std::string_view name) noexcept {
+  if (Result<> fine = check_outside("Heap::attach"); !fine) return std::unexpected(fine.error());
   MutatorPointer mutator(new (std::nothrow) Mutator(*this));
   const auto no_memory = [&] {
     delete mutator.release();
@@ -34,6 +68,7 @@ Result<MutatorPointer> HeapCore::attach(std::string_view name) noexcept {
   }
   mutator->card_table = tables_.cards;
   mutator->mark_bitmap = tables_.marks;
+  mutator->alignment_mask = static_cast<std::uint32_t>(alignment_ - 1);
   std::unique_lock lock(mutex_);
   resumed_.wait(lock, [&] { return !stopping_; });
   mutator->id_ = next_id_++;
@@ -47,7 +82,8 @@ Result<MutatorPointer> HeapCore::attach(std::string_view name) noexcept {
 }
 
 Result<> HeapCore::detach(Mutator& mutator) noexcept {
-  if (mutator.locals_ != nullptr) {
+  if (Result<> fine = check_outside("Mutator::detach"); !fine) return fine;
+  if (mutator.locals != nullptr) {
     return std::unexpected(Error{
         .code = ErrorCode::kBusy, .operation = "Mutator::detach", .detail = "it still has locals"});
   }
@@ -64,7 +100,11 @@ Result<> HeapCore::detach(Mutator& mutator) noexcept {
     --mutator_count_;
   }
   lock.unlock();
-  delete &mutator;
+  if (keep_detached_) {
+    Graveyard::bury(&mutator);
+  } else {
+    delete &mutator;
+  }
   return {};
 }
 
@@ -174,6 +214,7 @@ void HeapCore::resume_world() noexcept {
     Mutator* self, CollectionKind kind, CollectionCause cause, std::optional<std::uint64_t> seen,
     Result<std::size_t>* trimmed) noexcept {
   __builtin_unwind_init();
+  if (Result<> fine = check_outside("collect"); !fine) return std::unexpected(fine.error());
   if (self != nullptr) {
     if (self->state_.load() != Mutator::kRunning) {
       return std::unexpected(Error{.code = ErrorCode::kBusy,
@@ -192,6 +233,7 @@ void HeapCore::resume_world() noexcept {
   }
   if (seen && *seen != collections_) return last_report_;
   const std::uint64_t asked = now();
+  const CallbackScope scope(this);
   if (Result<> stopped = stop_world(self, lock); !stopped) return std::unexpected(stopped.error());
   // Nobody changes what the lock protects while the world stands: all wait for `stopping_`.
   lock.unlock();
@@ -243,12 +285,21 @@ std::byte* HeapCore::allocate_slow(Mutator& mutator, std::size_t asked) noexcept
     return nullptr;
   };
   if (asked == 0) return fail(ErrorCode::kInvalidArgument, "an object has no bytes");
+  if (mutator.native_depth_ != 0) {
+    return fail(ErrorCode::kBusy, "the mutator is in a native section");
+  }
+  if (const Result<> fine = check_outside("allocate"); !fine) {
+    return fail(fine.error().code, fine.error().detail);
+  }
   const auto no_memory = [&](const char* detail) -> std::byte* {
     {
       const std::lock_guard space(space_mutex_);
       ++sums_.out_of_memory;
     }
-    if (options_.listener != nullptr) options_.listener->on_out_of_memory(asked);
+    if (options_.listener != nullptr) {
+      const CallbackScope scope(this);
+      options_.listener->on_out_of_memory(asked);
+    }
     return fail(ErrorCode::kOutOfMemory, detail);
   };
   if (asked > options_.max_size) return no_memory("larger than the heap");
@@ -308,10 +359,12 @@ std::byte* Mutator::allocate_slow(std::size_t size) noexcept {
   return core_->allocate_slow(*this, size);
 }
 void Mutator::poll_slow() noexcept {
-  core_->poll_slow(*this);
+  // In a native section nobody waits for this thread.
+  if (native_depth_ == 0 && !detail::CallbackScope::entered(core_)) core_->poll_slow(*this);
 }
 void Mutator::enter_native() noexcept {
   __builtin_unwind_init();
+  if (native_depth_++ != 0) return;
   if (stack_base_ != 0) {
     detail::HeapCore::note_stack(*this);
     detail::HeapCore::keep_ending_frames(*this);
@@ -319,6 +372,7 @@ void Mutator::enter_native() noexcept {
   core_->enter_native(*this);
 }
 void Mutator::leave_native() noexcept {
+  if (native_depth_ == 0 || --native_depth_ != 0) return;
   core_->leave_native(*this);
 }
 bool Mutator::in_native() const noexcept {
@@ -344,7 +398,7 @@ Result<> Mutator::detach(MutatorPointer& mutator) noexcept {
 void MutatorDetach::operator()(Mutator* mutator) const noexcept {
   detail::HeapCore& core = *mutator->core_;
   if (core.detach(*mutator)) return;
-  if (!mutator->in_native()) mutator->enter_native();
+  mutator->enter_native();
   if (core.options().listener != nullptr) {
     core.options().listener->on_abandoned_mutator(mutator->id());
   }

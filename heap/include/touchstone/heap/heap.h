@@ -430,7 +430,7 @@ class Heap final : public detail::HeapCore {
 
   using Finalizable = detail::Finalizable;
 
-  const Model model_;
+  [[no_unique_address]] const Model model_;
   detail::WorkList pinned_;
   std::unique_ptr<Team<false>> serial_;
   std::unique_ptr<Team<true>> parallel_;

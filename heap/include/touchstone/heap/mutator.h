@@ -21,6 +21,7 @@ namespace touchstone::heap {
 struct MutatorDetach;
 namespace detail {
 class HeapCore;
+class Graveyard;
 class LocalBase;
 }  // namespace detail
 
@@ -32,6 +33,10 @@ struct MutatorBlock {
   std::uintptr_t card_table = 0;
   std::uintptr_t mark_bitmap = 0;
   std::uint32_t safepoint_flag = 0;
+  /// The object alignment less 1.
+  std::uint32_t alignment_mask = 0;
+  /// The newest Local.
+  detail::LocalBase* locals = nullptr;
 };
 
 /// A thread that uses the heap: made by Heap::attach() on that thread, and used by it alone unless
@@ -122,7 +127,7 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
   }
   void poll_slow() noexcept;
 
-  /// From here on the thread touches no object, until leave_native().
+  /// From here on the thread touches no object, until leave_native(). Sections nest.
   void enter_native() noexcept;
   /// Waits for a collection that is under way.
   void leave_native() noexcept;
@@ -146,6 +151,8 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] detail::HeapCore& heap() const noexcept { return *core_; }
+  /// False of what has been detached and is kept, see HeapCore::keep_detached_mutators().
+  [[nodiscard]] bool attached() const noexcept { return core_ != nullptr; }
   /// What emitted code gets in its mutator register.
   [[nodiscard]] MutatorBlock* block() noexcept { return this; }
   /// The mutator of a block.
@@ -168,6 +175,7 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
 
  private:
   friend class detail::HeapCore;
+  friend class detail::Graveyard;
   friend class detail::LocalBase;
   friend struct MutatorDetach;
   enum State : std::uint32_t { kRunning, kNative, kParked };
@@ -177,7 +185,7 @@ class TOUCHSTONE_API Mutator : private MutatorBlock {
 
   std::atomic<std::uint32_t> state_{kParked};
   detail::HeapCore* core_;
-  detail::LocalBase* locals_ = nullptr;
+  std::uint32_t native_depth_ = 0;
   std::uintptr_t tlab_hard_end_ = 0;  // tlab_end may lie before: what is behind is not zeroed yet.
   bool tlab_zeroed_ = false;          // Up to the hard end.
   std::uintptr_t stack_base_ = 0;

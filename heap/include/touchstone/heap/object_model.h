@@ -54,8 +54,9 @@ struct NullVisitor {
 ///       bool is_filler(const void* object, std::uint64_t header) const noexcept;
 ///     };
 ///
-/// All are called by several threads at once while mutators stand still. They must not allocate in
-/// the heap, block, or throw.
+/// A model may have state, which Heap::create() is given and Heap::model() shows; it does not
+/// change. All are called by several threads at once while mutators stand still. They must not
+/// allocate in the heap, block, or throw.
 template <typename Model>
 concept ObjectModel =
     requires(const Model model, void* object, std::uint64_t header, std::size_t size,
@@ -74,6 +75,13 @@ concept RangeTracing =
     requires(const Model model, void* object, std::uint64_t header, NullVisitor visitor) {
       { model.trace_range(object, header, object, object, visitor) } noexcept;
     };
+
+/// Whether a model tells, by traces_ranges() const noexcept, if its trace_range() can be used: for
+/// those that know only when they run. Others with a trace_range() always can.
+template <typename Model>
+concept RangeTelling = RangeTracing<Model> && requires(const Model model) {
+  { model.traces_ranges() } noexcept -> std::same_as<bool>;
+};
 
 /// Whether a model tells its fillers.
 template <typename Model>

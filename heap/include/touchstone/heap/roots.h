@@ -14,6 +14,10 @@ namespace touchstone::heap {
 namespace detail {
 class LocalBase {
  public:
+  /// Where a C program's roots of this kind have what these have.
+  static constexpr std::size_t kValueOffset = 0;
+  static constexpr std::size_t kPreviousOffset = 16;
+
   LocalBase(const LocalBase&) = delete;
   LocalBase& operator=(const LocalBase&) = delete;
 
@@ -24,17 +28,17 @@ class LocalBase {
 #pragma GCC diagnostic ignored "-Wdangling-pointer"
 #endif
   LocalBase(Mutator& mutator, std::uintptr_t value) noexcept : value_(value), mutator_(&mutator) {
-    LocalBase* previous = mutator.locals_;
+    LocalBase* previous = mutator.locals;
     // Stored from a register of its own: two words that are put together in a vector register
     // first are slow to read back a few instructions later.
     asm("" : "+r"(previous));
     previous_ = previous;
-    mutator.locals_ = this;
+    mutator.locals = this;
   }
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
-  ~LocalBase() { mutator_->locals_ = previous_; }
+  ~LocalBase() { mutator_->locals = previous_; }
 
   std::uintptr_t value_;
 

@@ -122,17 +122,14 @@ class Compaction {
   void fix_region(Address bottom) noexcept {
     const Region& region = tables_.region(bottom);
     if (region.kind == RegionKind::kLarge) {
-      if (Bits::get(tables_.marks, bottom)) {
-        if constexpr (!RangeTracing<Model>) {
-          model_.trace(at<void>(bottom), load_word(bottom), Fixer{*this});
-          return;
-        }
-      } else {
+      if (!Bits::get(tables_.marks, bottom)) return;
+      if (!Finder::traces_ranges(model_)) {
+        model_.trace(at<void>(bottom), load_word(bottom), Fixer{*this});
         return;
       }
     }
     if (region.kind == RegionKind::kLarge || region.kind == RegionKind::kLargeTail) {
-      if constexpr (RangeTracing<Model>) {
+      if (Finder::traces_ranges(model_)) {
         const Address object = Finder::large_start(tables_, bottom);
         const Address end =
             std::min(bottom + tables_.region_size, object + tables_.region(object).large_size);

@@ -138,6 +138,11 @@ class TOUCHSTONE_API HeapCore {
   [[nodiscard]] std::size_t large_object_size() const noexcept { return tables_.region_size / 2; }
   [[nodiscard]] MemoryRange range() const noexcept { return reservation_.range(); }
 
+  /// Keeps the last detached mutators of the process for a while, in a state in which their slow
+  /// paths fail, so that a use after detach() can be told: for interfaces whose users hold plain
+  /// pointers. Before the first attach().
+  void keep_detached_mutators() noexcept { keep_detached_ = true; }
+
   /// For tests: the collector's work stacks have to make do with so many chunks.
   void limit_work_chunks(std::size_t chunks) noexcept { chunks_.limit(chunks); }
   /// For tests: the nth slow path of an allocation from now on fails with kOutOfMemory; 0 none.
@@ -240,6 +245,7 @@ class TOUCHSTONE_API HeapCore {
   void retire_tlab(Mutator& mutator) noexcept;
 
   // mutators and safepoints
+  [[nodiscard]] Result<> check_outside(const char* operation) const noexcept;
   [[nodiscard]] Result<> detach(Mutator& mutator) noexcept;
   void wait_while_stopped(Mutator& mutator, std::unique_lock<std::mutex>& lock) noexcept;
   static void note_stack(Mutator& mutator) noexcept;
@@ -327,6 +333,7 @@ class TOUCHSTONE_API HeapCore {
   std::atomic<std::uint64_t> stress_left_{0};
   std::uint64_t stress_turn_ = 0;
   std::atomic<std::uint64_t> fail_allocation_{0};
+  bool keep_detached_ = false;
 };
 
 }  // namespace touchstone::heap::detail

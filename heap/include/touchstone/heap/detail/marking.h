@@ -170,7 +170,7 @@ class Marking {
     // Not every object of that size is in regions of its own: an open TLAB takes what fits.
     if (size > core_.large_object_size() && tables_.region(entry).kind == RegionKind::kLarge)
         [[unlikely]] {
-      if (RangeTracing<Model> && size > 2 * kPart) {
+      if (size > 2 * kPart && Finder::traces_ranges(model_)) {
         for (Address part = entry; part < entry + size; part += kPart) push(part | kPartTag);
         return;
       }

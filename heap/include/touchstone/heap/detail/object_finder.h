@@ -93,15 +93,26 @@ struct ObjectFinder {
     return bottom - std::uint64_t{region.large_regions} * tables.region_size;
   }
 
+  /// Whether parts of an object can be traced without the rest.
+  [[gnu::always_inline]] static bool traces_ranges(const Model& model) noexcept {
+    if constexpr (RangeTelling<Model>) {
+      return model.traces_ranges();
+    } else {
+      return RangeTracing<Model>;
+    }
+  }
+
   /// Calls trace for the slots in [begin, end) alone.
   template <typename Visitor>
   static void trace_range(const Model& model, Address object, std::uint64_t header, Address begin,
                           Address end, Visitor&& visit) noexcept {
     if constexpr (RangeTracing<Model>) {
-      model.trace_range(at<void>(object), header, at<void>(begin), at<void>(end), visit);
-    } else {
-      model.trace(at<void>(object), header, RangeFilter<Visitor>{visit, begin, end});
+      if (traces_ranges(model)) {
+        model.trace_range(at<void>(object), header, at<void>(begin), at<void>(end), visit);
+        return;
+      }
     }
+    model.trace(at<void>(object), header, RangeFilter<Visitor>{visit, begin, end});
   }
 
  private:
