@@ -90,6 +90,31 @@ const Json* find_run(const std::vector<const Json*>& runs, std::string_view seri
   return found == runs.end() ? nullptr : *found;
 }
 
+/// What a Java heap that is touched at the start tells about its own switch.
+void judge_java(Section& section, const std::string& kernel, const Json& stock) {
+  const auto row = [&](const char* what) {
+    const Json& rows = stock.at("runtimes");
+    const auto found =
+        std::ranges::find_if(rows, [&](const Json& each) { return each.at("what") == what; });
+    return found == rows.end() ? nullptr : &*found;
+  };
+  const Json* const atomic = row("Serial,THP,atomic");
+  const Json* const populate = row("Serial,THP,populate");
+  if (atomic == nullptr || populate == nullptr) return;
+  const auto text = [](const Json& each) {
+    return fmt::format("{} faults and {} huge pages split", grouped(each.at("faults")),
+                       grouped(each.at("thp_split_pmd")));
+  };
+  if (atomic->at("faults").get<std::uint64_t>() > populate->at("faults").get<std::uint64_t>()) {
+    section.advice.push_back(
+        {Kind::kBad,
+         fmt::format("OpenJDK with AlwaysPreTouch, arm64, Linux {}: leave UseMadvPopulateWrite on.",
+                     kernel),
+         fmt::format("Without it the start of a 512 MiB heap takes {}, with it {}.", text(*atomic),
+                     text(*populate))});
+  }
+}
+
 void judge(Section& section, const std::string& kernel, const std::vector<const Json*>& runs) {
   const Json* const stock = find_run(runs, "stock");
   const Json* const ours = find_run(runs, "ours");
@@ -166,16 +191,23 @@ Section read_lab(const Json& document) {
                   .question =
                       "What does the kernel make of the first touch of a page, and what "
                       "would each patch change? Counted in an emulated guest."};
+  const std::string workload = document.at("workload");
+  // A kernel with other pages is another kernel.
+  const auto name_of = [](const Json& run) {
+    const auto page = value_at<unsigned>(run, "page_size").value_or(4096);
+    return run.at("release").get<std::string>() +
+           (page == 4096 ? "" : fmt::format(", {}K pages", page / 1024));
+  };
   std::vector<std::string> kernels;
   for (const Json& run : document.at("runs")) {
-    const std::string release = run.at("release");
-    if (std::ranges::find(kernels, release) == kernels.end()) kernels.push_back(release);
+    std::string name = name_of(run);
+    if (std::ranges::find(kernels, name) == kernels.end()) kernels.push_back(std::move(name));
   }
   std::set<std::string> cpus;
   for (const std::string& kernel : kernels) {
     std::vector<const Json*> runs;
     for (const Json& run : document.at("runs")) {
-      if (run.at("release") == kernel) runs.push_back(&run);
+      if (name_of(run) == kernel) runs.push_back(&run);
       cpus.insert(run.at("cpu"));
       for (const Json& failure : run.at("failures")) {
         section.verdicts.push_back(
@@ -186,7 +218,9 @@ Section read_lab(const Json& document) {
     const auto has = [&](const char* measure) {
       return std::ranges::any_of(runs, [&](const Json* run) { return !run->at(measure).empty(); });
     };
-    const auto title = [&](const char* text) { return fmt::format("Linux {}: {}", kernel, text); };
+    const auto title = [&](const std::string& text) {
+      return fmt::format("Linux {}: {}", kernel, text);
+    };
     const auto two = [](const char* a, const char* b) {
       return [a, b](const Json& row) {
         return std::vector<std::string>{row.at(a).get<std::string>(), row.at(b).get<std::string>()};
@@ -244,9 +278,10 @@ Section read_lab(const Json& document) {
                  : std::vector<std::string>{row.at("what").get<std::string>()};
     };
     if (has("runtimes")) {
+      if (const Json* const stock = find_run(runs, "stock")) judge_java(section, kernel, *stock);
       section.tables.push_back(
           Grid(runs, "runtimes")
-              .table(title("a runtime's start"),
+              .table(title("the start of " + workload),
                      "Minor faults / huge pages on a fault / huge pages split; millions of "
                      "instructions.",
                      {"heap"}, whole, [](const Json& row) {
@@ -260,7 +295,7 @@ Section read_lab(const Json& document) {
       section.tables.push_back(
           Grid(runs, "heap_uses")
               .table(
-                  title("using that heap at random afterwards"),
+                  title("the heap of " + workload + " used at random afterwards"),
                   "Millions of instructions, and faults; in brackets the MiB in huge pages.",
                   {"heap", "pass"},
                   [](const Json& row) {

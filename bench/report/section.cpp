@@ -63,6 +63,11 @@ bool same_bars(const Chart& a, const Chart& b) {
 }  // namespace
 
 void join(Section& section, Section more) {
+  // Two runs of the same give the same advice.
+  std::erase_if(more.advice, [&](const Verdict& each) {
+    return std::ranges::find(section.advice, each.headline, &Verdict::headline) !=
+           section.advice.end();
+  });
   append(section.advice, std::move(more.advice));
   append(section.verdicts, std::move(more.verdicts));
   append(section.missing, std::move(more.missing));

@@ -122,7 +122,10 @@ Json lab_run(const char* series, const Json& faults) {
 
 Json lab_document() {
   Json json = tools::json_document("touchstone.lab", 2);
-  json.update(Json{{"command", "lab/run"}, {"date", "2026-01-31T12:00:00Z"}, {"qemu", "10.0.2"}});
+  json.update(Json{{"command", "lab/run"},
+                   {"date", "2026-01-31T12:00:00Z"},
+                   {"qemu", "10.0.2"},
+                   {"workload", "matrix"}});
   json["runs"] = {lab_run("stock", {lab_fault("store", "normal", 32, 65536),
                                     lab_fault("ldadd", "normal", 16416, 0)}),
                   lab_run("ours", {lab_fault("store", "normal", 32, 65536),
