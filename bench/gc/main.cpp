@@ -33,6 +33,7 @@ struct Options {
   std::size_t heap_bytes = std::size_t{512} << 20U;
   std::size_t young_bytes = 0;
   bool base_pages = false;
+  std::string api = "cpp";
   unsigned threads = 2;
   unsigned workers = 0;
   bool verify = false;
@@ -82,6 +83,9 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--young", options.young_bytes,
                  "Allocate this much between two young collections (as sizing has it)")
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--api", options.api,
+                 "Through which interface: cpp, or c, with a model of functions")
+      ->check(CLI::IsMember({"cpp", "c"}));
   app.add_flag("--base-pages", options.base_pages, "Do not ask for huge pages");
   app.add_option("--threads", options.threads, "Mutators of gcbench-mt (2)")
       ->check(CLI::Range(1U, 256U));
@@ -182,61 +186,60 @@ int run(const Options& options, const std::string& command) {
   const unsigned depth = options.depth.value_or(workload.depth);
   if (!fits(workload, depth)) return wrong_depth(workload);
   Printer printer;
-  const auto heap = gc::GcHeap::create(
-      {.max_size = options.heap_bytes,
-       .young_size = options.young_bytes,
-       .workers = options.workers,
-       .verify = options.verify,
-       .stress_interval = options.stress,
-       .huge_pages = options.base_pages ? heap::HugePages::kAvoid : heap::HugePages::kPrefer,
-       .listener = &printer});
-  if (!heap) {
-    tools::print_error(kName, heap.error().message());
-    return heap.error().code == ErrorCode::kInvalidArgument ? tools::kExitUsage
-                                                            : tools::kExitFailure;
+  const heap::HeapOptions wanted{
+      .max_size = options.heap_bytes,
+      .young_size = options.young_bytes,
+      .workers = options.workers,
+      .verify = options.verify,
+      .stress_interval = options.stress,
+      .huge_pages = options.base_pages ? heap::HugePages::kAvoid : heap::HugePages::kPrefer,
+      .listener = &printer};
+  const auto run_on = options.api == "c" ? gc::run_in_c : gc::run_in_cpp;
+  const auto run = run_on(wanted, workload, {.depth = depth, .threads = options.threads});
+  if (!run) {
+    tools::print_error(kName, fmt::format("{}: {}", workload.name, run.error().message()));
+    return run.error().code == ErrorCode::kInvalidArgument ? tools::kExitUsage
+                                                           : tools::kExitFailure;
   }
-  const auto start = std::chrono::steady_clock::now();
-  const auto result =
-      gc::run_workload(**heap, workload, {.depth = depth, .threads = options.threads});
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!result) {
-    tools::print_error(kName, fmt::format("{}: {}", workload.name, result.error().message()));
-    return tools::kExitFailure;
-  }
-  const heap::HeapStatistics s = (*heap)->statistics();
+  const gc::WorkloadResult& result = run->result;
+  const double seconds = run->seconds;
+  const tools::Json s = tools::Json::parse(run->statistics);
+  const auto count = [&](const char* name) { return s.at(name).get<std::uint64_t>(); };
 
   std::FILE* const out = options.json_file == "-" ? stderr : stdout;
-  const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  fmt::print(out, "{} {}: {} {} in {:.3f} s{}\n", workload.name, depth, result->operations,
-             workload.operation, seconds, result->correct ? "" : ", WRONG RESULT");
-  fmt::print(out, "{:<22}{:>12.1f} MiB, {:.0f} MiB/s\n", "allocated", mib(s.allocated),
-             mib(s.allocated) / seconds);
+  const auto mib = [&](const char* name) { return static_cast<double>(count(name)) / (1 << 20); };
+  const auto ms = [&](const char* name) { return static_cast<double>(count(name)) / 1e6; };
+  fmt::print(out, "{} {}: {} {} in {:.3f} s{}\n", workload.name, depth, result.operations,
+             workload.operation, seconds, result.correct ? "" : ", WRONG RESULT");
+  fmt::print(out, "{:<22}{:>12.1f} MiB, {:.0f} MiB/s\n", "allocated", mib("allocated"),
+             mib("allocated") / seconds);
   fmt::print(out, "{:<22}{:>12} young, {} full, by {} worker{}\n", "collections",
-             s.young_collections, s.full_collections, s.workers, s.workers == 1 ? "" : "s");
-  fmt::print(out, "{:<22}{:>12.1f} ms in all, {:.2f} ms at most\n", "pauses",
-             static_cast<double>(s.pause_ns) / 1e6, static_cast<double>(s.longest_pause_ns) / 1e6);
+             count("young_collections"), count("full_collections"), count("workers"),
+             count("workers") == 1 ? "" : "s");
+  fmt::print(out, "{:<22}{:>12.1f} ms in all, {:.2f} ms at most\n", "pauses", ms("pause_ns"),
+             ms("longest_pause_ns"));
   fmt::print(out, "{:<22}{:>12.1f} MiB survived, {:.1f} promoted, {:.1f} compacted\n", "moved",
-             mib(s.copied), mib(s.promoted), mib(s.compacted));
-  fmt::print(out, "{:<22}{:>12.1f} MiB of {:.0f}, tables {:.1f}\n", "committed", mib(s.committed),
-             mib(s.max_size), mib(s.side_tables));
+             mib("copied"), mib("promoted"), mib("compacted"));
+  fmt::print(out, "{:<22}{:>12.1f} MiB of {:.0f}, tables {:.1f}\n", "committed", mib("committed"),
+             mib("max_size"), mib("side_tables"));
 
   tools::Json document = tools::json_document("touchstone.gc", 2);
   tools::add_provenance(document, tools::provenance_of(command));
   document["workload"] = workload.name;
+  document["api"] = options.api;
   document["depth"] = depth;
   document["threads"] = workload.threaded ? options.threads : 1;
   document["verify"] = options.verify;
   document["stress"] = options.stress;
   document["seconds"] = seconds;
-  document["operations"] = result->operations;
-  document["checksum"] = result->checksum;
-  document["correct"] = result->correct;
-  document["heap"] = tools::Json::parse(to_json(s));
+  document["operations"] = result.operations;
+  document["checksum"] = result.checksum;
+  document["correct"] = result.correct;
+  document["heap"] = s;
   if (const int written = write_document(options, document); written != tools::kExitSuccess) {
     return written;
   }
-  return result->correct && s.violations == 0 ? tools::kExitSuccess : tools::kExitFailure;
+  return result.correct && count("violations") == 0 ? tools::kExitSuccess : tools::kExitFailure;
 }
 
 }  // namespace

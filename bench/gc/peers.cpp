@@ -102,11 +102,13 @@ std::vector<Contestant> contestants() {
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   const fs::path folder = self.parent_path() / "gc-peers";
   std::vector<Contestant> all;
-  all.push_back(
-      {.name = "touchstone",
-       .skipped = error ? error.message() : "",
-       .words = {self.string(), "--workload", "{workload}", "--depth", "{depth}", "--heap",
-                 "{bytes}", "--threads", "{threads}", "--workers", "{workers}", "--json", "-"}});
+  for (const char* const api : {"cpp", "c"}) {
+    all.push_back({.name = api == std::string_view("cpp") ? "touchstone" : "touchstone C",
+                   .skipped = error ? error.message() : "",
+                   .words = {self.string(), "--workload", "{workload}", "--depth", "{depth}",
+                             "--heap", "{bytes}", "--threads", "{threads}", "--workers",
+                             "{workers}", "--api", api, "--json", "-"}});
+  }
   for (const char* const name : {"libgc", "malloc", "mimalloc"}) {
     const fs::path program = folder / name;
     all.push_back({.name = name,

@@ -20,7 +20,8 @@ struct Contestant {
   std::vector<std::string> words;  ///< Its command line, with {workload}, {depth}, ... in it.
 };
 
-/// This program first, then libgc, malloc, mimalloc and OpenJDK with each of its collectors.
+/// This program first, through heap.h and through touchstone.h, then libgc, malloc, mimalloc and
+/// OpenJDK with each of its collectors.
 [[nodiscard]] std::vector<Contestant> contestants();
 
 struct Comparison {

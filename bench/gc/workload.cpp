@@ -2,6 +2,7 @@
 #include "workload.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -128,6 +129,18 @@ Result<WorkloadResult> run_workload(GcHeap& heap, const WorkloadTraits& workload
   } catch (const Failed& failed) {
     return std::unexpected(failed.error);
   }
+}
+
+Result<HeapRun> run_in_cpp(const heap::HeapOptions& options, const WorkloadTraits& workload,
+                           const WorkloadSize& size) {
+  const auto heap = GcHeap::create(options);
+  if (!heap) return std::unexpected(heap.error());
+  const auto start = std::chrono::steady_clock::now();
+  const auto result = run_workload(**heap, workload, size);
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  if (!result) return std::unexpected(result.error());
+  return HeapRun{
+      .result = *result, .seconds = time.count(), .statistics = to_json((*heap)->statistics())};
 }
 
 }  // namespace touchstone::gc

@@ -9,6 +9,7 @@
 #include <touchstone/heap/heap.h>
 #include <touchstone/heap/object_header.h>
 
+#include "heap_run.h"
 #include "programs.h"
 
 namespace touchstone::gc {

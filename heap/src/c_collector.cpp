@@ -13,6 +13,7 @@
 #include "c_abi.h"
 #include "c_heap.h"
 #include "callback_model.h"
+#include "callback_scope.h"
 
 namespace touchstone::heap::c {
 namespace {
@@ -44,14 +45,15 @@ ts_heap* publish(CHeap* heap) noexcept {
   return nullptr;
 }
 
-/// False if the handle is not that heap's any more.
+/// Has the handle lead nowhere, and keeps its place. False if it is not that heap's any more.
 bool withdraw(ts_heap* handle) noexcept {
   const std::uintptr_t value = detail::address_of(handle);
-  Place& place = places[value % kMaxHeaps];
   std::uintptr_t generation = value >> kHandleBits;
-  if (!place.generation.compare_exchange_strong(generation, generation + 1)) return false;
-  place.heap.store(nullptr);
-  return true;
+  return places[value % kMaxHeaps].generation.compare_exchange_strong(generation, generation + 1);
+}
+void restore(ts_heap* handle) noexcept {
+  const std::uintptr_t value = detail::address_of(handle);
+  places[value % kMaxHeaps].generation.store(value >> kHandleBits);
 }
 
 HeapOptions options_of(const ts_heap_options& given, HeapListener* listener) noexcept {
@@ -103,6 +105,10 @@ Result<> CHeap::make(const HeapOptions& options, const ts_object_model* model) n
 
 // ---- Roots
 
+static std::uint64_t id_of(const Mutator* mutator) noexcept {
+  return mutator != nullptr ? mutator->id() : 0;
+}
+
 void CHeap::Roots::visit(RootVisitor& visitor, void* roots) noexcept {
   const Roots& it = *static_cast<const Roots*>(roots);
   it.callback(reinterpret_cast<ts_root_visitor*>(&visitor), it.context);
@@ -115,7 +121,7 @@ Result<> CHeap::add_roots(Mutator* mutator, ts_root_callback callback, void* con
   if (callback == nullptr) return error(ErrorCode::kInvalidArgument, "no callback");
   const std::lock_guard lock(mutex_);
   try {
-    callbacks_.push_back(std::make_unique<Roots>(mutator, callback, context));
+    callbacks_.push_back(std::make_unique<Roots>(id_of(mutator), callback, context));
     const RootCallback shown{&Roots::visit, callbacks_.back().get()};
     Result<> added;
     if (mutator != nullptr) {
@@ -135,7 +141,8 @@ Result<> CHeap::remove_roots(Mutator* mutator, ts_root_callback callback, void* 
   const std::lock_guard lock(mutex_);
   for (auto each = callbacks_.begin(); each != callbacks_.end(); ++each) {
     const Roots& it = **each;
-    if (it.mutator != mutator || it.callback != callback || it.context != context) continue;
+    if (it.mutator_id != id_of(mutator) || it.callback != callback || it.context != context)
+      continue;
     const RootCallback shown{&Roots::visit, each->get()};
     if (mutator != nullptr ? mutator->remove_roots(shown) : core_->remove_roots(shown)) {
       callbacks_.erase(each);
@@ -147,9 +154,9 @@ Result<> CHeap::remove_roots(Mutator* mutator, ts_root_callback callback, void* 
                                .detail = "there are no such roots"});
 }
 
-void CHeap::forget_roots(const Mutator* mutator) noexcept {
+void CHeap::forget_roots(std::uint64_t mutator_id) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(callbacks_, [&](const auto& each) { return each->mutator == mutator; });
+  std::erase_if(callbacks_, [&](const auto& each) { return each->mutator_id == mutator_id; });
 }
 
 // ---- The listener
@@ -223,6 +230,7 @@ void CHeap::on_violation(const Violation& violation) noexcept {
 using namespace touchstone;
 using namespace touchstone::heap;
 using namespace touchstone::heap::c;
+using touchstone::heap::detail::CallbackScope;
 
 /// A root of C's; one type for each so that a ts_root is no ts_weak.
 struct ts_root {
@@ -320,9 +328,17 @@ ts_code ts_heap_destroy(ts_heap* heap, ts_error* error) noexcept {
   const auto busy = [&](const char* detail) {
     return fail(ErrorCode::kBusy, "ts_heap_destroy", detail, error);
   };
-  if (it->core().statistics().mutators != 0) return busy("mutators are attached");
-  if (it->roots.load() != 0) return busy("roots exist");
+  if (CallbackScope::entered(&it->core())) return busy("called from what the heap called");
+  // Withdrawn first, so that nobody attaches between the look and the end.
   if (!withdraw(heap)) return fail(kGone, error);
+  const char* const user = it->core().statistics().mutators != 0 ? "mutators are attached"
+                           : it->roots.load() != 0               ? "roots exist"
+                                                                 : nullptr;
+  if (user != nullptr) {
+    restore(heap);
+    return busy(user);
+  }
+  places[detail::address_of(heap) % kMaxHeaps].heap.store(nullptr);
   delete it;
   return TS_OK;
 }

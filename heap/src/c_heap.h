@@ -32,8 +32,8 @@ class CHeap final : public HeapListener {
                                    void* context) noexcept;
   [[nodiscard]] Result<> remove_roots(Mutator* mutator, ts_root_callback callback,
                                       void* context) noexcept;
-  /// After a mutator was detached.
-  void forget_roots(const Mutator* mutator) noexcept;
+  /// After the mutator of that id was detached.
+  void forget_roots(std::uint64_t mutator_id) noexcept;
 
   /// Roots that C holds.
   std::atomic<std::size_t> roots{0};
@@ -48,7 +48,7 @@ class CHeap final : public HeapListener {
 
  private:
   struct Roots {
-    const Mutator* mutator;
+    std::uint64_t mutator_id;  // 0: the whole heap's. Not an address, which may be taken again.
     ts_root_callback callback;
     void* context;
 

@@ -55,11 +55,12 @@ ts_code ts_detach(ts_mutator* mutator, ts_error* error) noexcept {
   Mutator* const it = find_mutator(mutator);
   if (it == nullptr) return fail(kDetached, error);
   CHeap& heap = CHeap::of(*it);
+  const std::uint64_t id = it->id();
   MutatorPointer owned(it);
   const Result<> done = Mutator::detach(owned);
   // Refused: it stays as it was.
   if (owned) static_cast<void>(owned.release());
-  if (done) heap.forget_roots(it);
+  if (done) heap.forget_roots(id);
   return finish(done, error);
 }
 

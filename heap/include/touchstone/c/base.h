@@ -2,7 +2,8 @@
 #ifndef TOUCHSTONE_C_BASE_H_
 #define TOUCHSTONE_C_BASE_H_
 
-/* Errors, and what all parts of the C interface share. */
+/* Errors, and what all parts of the C interface share. What a program hands over to be called must
+ * not throw, and not longjmp out of the call. */
 
 #include <stdbool.h>
 #include <stddef.h>

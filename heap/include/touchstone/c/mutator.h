@@ -17,6 +17,8 @@
 TS_BEGIN_DECLS
 
 typedef struct ts_local ts_local;
+/* A slot of any pointer type. */
+typedef void* ts_reference __attribute__((may_alias));
 
 /* The start of every ts_mutator: what the functions below work on. The library's. */
 typedef struct ts_mutator_block {
@@ -134,14 +136,14 @@ static inline void ts_write_barrier_range(ts_mutator* mutator, const void* begin
 }
 /* Stores a reference and marks its card. */
 static inline void ts_write(ts_mutator* mutator, void* slot, void* value) {
-  __atomic_store_n((void**)slot, value, __ATOMIC_RELAXED);
+  __atomic_store_n((ts_reference*)slot, value, __ATOMIC_RELAXED);
   ts_write_barrier(mutator, slot);
 }
 /* Copies `count` references, each as a whole; the runs may overlap. */
 static inline void ts_copy_references(ts_mutator* mutator, void* to, const void* from,
                                       size_t count) {
-  void** const target = (void**)to;
-  void* const* const source = (void* const*)from;
+  ts_reference* const target = (ts_reference*)to;
+  const ts_reference* const source = (const ts_reference*)from;
   const bool backwards = (uintptr_t)to - (uintptr_t)from < count * 8;
   for (size_t n = 0; n < count; ++n) {
     const size_t i = backwards ? count - 1 - n : n;
@@ -151,14 +153,14 @@ static inline void ts_copy_references(ts_mutator* mutator, void* to, const void*
 }
 /* Stores a reference and returns the one before: one atomic step, acquire-release. */
 static inline void* ts_swap(ts_mutator* mutator, void* slot, void* value) {
-  void* const before = __atomic_exchange_n((void**)slot, value, __ATOMIC_ACQ_REL);
+  void* const before = __atomic_exchange_n((ts_reference*)slot, value, __ATOMIC_ACQ_REL);
   ts_write_barrier(mutator, slot);
   return before;
 }
 /* Stores `desired` if `*expected` is there, else sets `*expected` to what is: acquire-release. */
 static inline bool ts_compare_swap(ts_mutator* mutator, void* slot, void** expected,
                                    void* desired) {
-  if (!__atomic_compare_exchange_n((void**)slot, expected, desired, false, __ATOMIC_ACQ_REL,
+  if (!__atomic_compare_exchange_n((ts_reference*)slot, expected, desired, false, __ATOMIC_ACQ_REL,
                                    __ATOMIC_ACQUIRE)) {
     return false;
   }
