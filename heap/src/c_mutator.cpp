@@ -23,8 +23,8 @@ static_assert(offsetof(ts_mutator_block, alignment_mask) == offsetof(MutatorBloc
 static_assert(offsetof(ts_mutator_block, locals) == offsetof(MutatorBlock, locals));
 static_assert(std::size_t{TS_CARD_SHIFT} == Mutator::kCardShift);
 static_assert(std::size_t{TS_DIRTY_CARD} == Mutator::kDirtyCard);
-static_assert(offsetof(ts_local, object) == detail::LocalBase::kValueOffset &&
-              offsetof(ts_local, previous) == detail::LocalBase::kPreviousOffset);
+static_assert(offsetof(ts_local, object) == detail::LocalBase::value_offset() &&
+              offsetof(ts_local, previous) == detail::LocalBase::previous_offset());
 
 namespace {
 

@@ -14,9 +14,13 @@ namespace touchstone::heap {
 namespace detail {
 class LocalBase {
  public:
-  /// Where a C program's roots of this kind have what these have.
-  static constexpr std::size_t kValueOffset = 0;
-  static constexpr std::size_t kPreviousOffset = 16;
+  /// Where things lie, for C programs' roots of this kind.
+  [[nodiscard]] static consteval std::size_t value_offset() noexcept {
+    return offsetof(LocalBase, value_);
+  }
+  [[nodiscard]] static consteval std::size_t previous_offset() noexcept {
+    return offsetof(LocalBase, previous_);
+  }
 
   LocalBase(const LocalBase&) = delete;
   LocalBase& operator=(const LocalBase&) = delete;
@@ -41,11 +45,11 @@ class LocalBase {
   ~LocalBase() { mutator_->locals = previous_; }
 
   std::uintptr_t value_;
+  Mutator* mutator_;
+  LocalBase* previous_;
 
  private:
   friend class HeapCore;
-  Mutator* mutator_;
-  LocalBase* previous_;
 };
 
 /// A root in a list of the heap's, see GlobalRoot and WeakRoot.
