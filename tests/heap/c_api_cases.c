@@ -578,6 +578,38 @@ static void a_missing_barrier_is_found(c_api_report* report) {
   close_world(report, &it);
 }
 
+/* What trace() shows is no reference: beside the heap, within an object, at an odd address. */
+static void bad_references_are_named(c_api_report* report) {
+  findings found;
+  const ts_listener listener = listener_of(&found);
+  world it;
+  ts_heap_options options = small_heap();
+  options.listener = &listener;
+  if (!open_world(report, &it, &options)) return;
+  ts_local holder, target;
+  ts_local_open(&holder, it.mutator, make_pair_of(it.mutator, 1));
+  ts_local_open(&target, it.mutator, make_pair_of(it.mutator, 2));
+  for (int kind = 0; kind < 3; ++kind) {
+    ts_error error = ts_error_init();
+    pair* const object = (pair*)holder.object;
+    const uintptr_t fine = (uintptr_t)target.object;
+    const uintptr_t bad = kind == 0 ? (uintptr_t)report : kind == 1 ? fine + 8 : fine + 1;
+    object->right = (pair*)bad;
+    ts_write_barrier(it.mutator, &object->right);
+    found.violations = 0;
+    EXPECT(ts_collect(it.heap, it.mutator, TS_COLLECT_FULL, NULL, &error) == TS_CORRUPT);
+    EXPECT(found.violations >= 1);
+    EXPECT(found.object == (uintptr_t)object);
+    EXPECT(found.field == (uintptr_t)&object->right);
+    EXPECT((uintptr_t)object->right == bad);
+    ((pair*)holder.object)->right = NULL;
+    EXPECT(ts_collect(it.heap, it.mutator, TS_COLLECT_FULL, NULL, NULL) == TS_OK);
+    EXPECT(((pair*)holder.object)->number == 1 && ((pair*)target.object)->number == 2);
+  }
+  ts_local_close(&holder);
+  close_world(report, &it);
+}
+
 /* ---- Roots */
 
 typedef struct some_roots {
@@ -1212,6 +1244,7 @@ const c_api_case CASES[] = {
     {"KeptWhileAllocating", kept_while_allocating},
     {"Barriers", barriers},
     {"AMissingBarrierIsFound", a_missing_barrier_is_found},
+    {"BadReferencesAreNamed", bad_references_are_named},
     {"RootsOfAllKinds", roots_of_all_kinds},
     {"TheStackIsScanned", the_stack_is_scanned},
     {"References", references},
