@@ -9,13 +9,13 @@
 /// What sanitizers have to know of a heap. All of it does nothing in a program without them: the
 /// functions are weak, so that a library built without a sanitizer serves a program built with one.
 extern "C" {
-// NOLINTBEGIN(bugprone-reserved-identifier): the sanitizers' names
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the sanitizers' names
 [[gnu::weak]] void* __asan_get_current_fake_stack();
 [[gnu::weak]] void* __asan_addr_is_in_fake_stack(void* fake_stack, void* address, void** begin,
                                                  void** end);
 [[gnu::weak]] void __lsan_register_root_region(const void* begin, std::size_t size);
 [[gnu::weak]] void __lsan_unregister_root_region(const void* begin, std::size_t size);
-// NOLINTEND(bugprone-reserved-identifier)
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 }
 
 namespace touchstone::heap::detail {
