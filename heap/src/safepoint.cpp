@@ -372,7 +372,9 @@ void Mutator::enter_native() noexcept {
   core_->enter_native(*this);
 }
 void Mutator::leave_native() noexcept {
-  if (native_depth_ == 0 || --native_depth_ != 0) return;
+  if (native_depth_ == 0) return;
+  --native_depth_;
+  if (native_depth_ != 0) return;
   core_->leave_native(*this);
 }
 bool Mutator::in_native() const noexcept {
