@@ -144,13 +144,14 @@ void populate_by_each(SeedRun& run, const std::vector<Touch>& touches) {
                  "madvise or always in /sys/kernel/mm/transparent_hugepage/enabled"});
   }
   std::vector<std::vector<Samples>> samples(2, std::vector<Samples>(touches.size()));
-  // The first touch of memory that the host has not given yet is slower than any other.
-  if (Samples warm; !populate(run, touches.front(), size, false, 1, warm)) {
-    run.missing({what, "mmap failed", "more address space"});
-    return;
-  }
   for (std::size_t turn = 0; turn < turns; ++turn) {
     for (std::size_t huge = 0; huge < (thp ? 2U : 1U); ++huge) {
+      // The first touch of memory that the host has not given yet is slower than any other, and the
+      // first huge pages have to be made of base pages that were given back.
+      if (Samples warm; !populate(run, touches.front(), size, huge != 0, 1, warm)) {
+        run.missing({what, "mmap or madvise failed", "more address space, or THP"});
+        continue;
+      }
       for (std::size_t t = 0; t < touches.size(); ++t) {
         if (!populate(run, touches[t], size, huge != 0, rounds, samples[huge][t])) {
           run.missing({fmt::format("{} by {}", what, touches[t].name), "mmap or madvise failed",

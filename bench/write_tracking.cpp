@@ -38,10 +38,12 @@ constexpr std::array kMethods{WriteTrackingMethod::kAsyncWriteProtect,
 constexpr std::array kMethodKeys{"async", "soft_dirty", "signal", "userfaultfd"};
 constexpr std::array kMethodLabels{"WP_ASYNC", "soft-dirty", "signal", "userfaultfd"};
 constexpr std::array kRemedies{
-    "Linux 6.7 brings WP_ASYNC and PAGEMAP_SCAN; userfaultfd needs vm.unprivileged_userfaultfd=1, "
+    "Linux 6.7 (arm64: 6.10) brings WP_ASYNC and PAGEMAP_SCAN; userfaultfd needs "
+    "vm.unprivileged_userfaultfd=1, "
     "CAP_SYS_PTRACE, or /dev/userfaultfd",
     "a kernel with CONFIG_MEM_SOFT_DIRTY", "",
-    "Linux 5.7 brings userfaultfd write protection; it needs vm.unprivileged_userfaultfd=1, "
+    "Linux 5.7 (arm64: 6.10) brings userfaultfd write protection; it needs "
+    "vm.unprivileged_userfaultfd=1, "
     "CAP_SYS_PTRACE, or /dev/userfaultfd"};
 
 /// Average ns of the seed: first, second, after mprotect, after clearing soft-dirty.
@@ -312,7 +314,7 @@ void measure(SeedRun& run) {
     run.verdict(VerdictKind::kBad,
                 fmt::format("{:.3g} of 100 pages take a fault after mprotect(READ) and back.",
                             100 * after_protect / after_protect_pages),
-                "Linux 6.2 on spares exclusive anonymous pages that.");
+                "Linux 6.1 spares exclusive anonymous base pages that, 6.12 huge pages as well.");
   }
   if (cheapest) {
     run.verdict(VerdictKind::kNote,

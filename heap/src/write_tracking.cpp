@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <new>
@@ -134,10 +135,12 @@ Result<std::unique_ptr<WriteTracker>> WriteTracker::create(
     if (Result<> works = check(*options.method); !works) return std::unexpected(works.error());
     return track_by(*options.method, range, granule);
   }
+  using enum WriteTrackingMethod;
+  constexpr std::array kByPage{kAsyncWriteProtect, kSoftDirty, kProtect, kUserfaultfd};
+  // A signal for a huge page costs less than to split it and fault on 512 pages.
+  constexpr std::array kByHugePage{kSoftDirty, kProtect, kUserfaultfd, kAsyncWriteProtect};
   Error last;
-  for (const WriteTrackingMethod method :
-       {WriteTrackingMethod::kAsyncWriteProtect, WriteTrackingMethod::kSoftDirty,
-        WriteTrackingMethod::kProtect, WriteTrackingMethod::kUserfaultfd}) {
+  for (const WriteTrackingMethod method : granule >= arch::geometry().pmd ? kByHugePage : kByPage) {
     if (method == WriteTrackingMethod::kProtect && !options.handles_faults) continue;
     if (Result<> works = check(method); !works) {
       last = works.error();

@@ -93,8 +93,8 @@ class Userfaultfd {
       if (errno != EINVAL) return failed(kApi, range, errno);
       return range_failure(ErrorCode::kUnsupported, kApi, range, EINVAL, 0,
                            (features & UFFD_FEATURE_WP_ASYNC) != 0
-                               ? "WP_ASYNC needs Linux 6.7"
-                               : "write protection needs Linux 5.7");
+                               ? "WP_ASYNC needs Linux 6.7, on arm64 6.10"
+                               : "write protection needs Linux 5.7, on arm64 6.10");
     }
     return made;
   }

@@ -18,6 +18,8 @@ cache_dir=${TOUCHSTONE_KERNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/touchstone/
 
 readonly all_kernels="6.1 6.12"
 readonly all_series="stock v5 ours ours+exclusives mm-fix ours+mm-fix"
+# Those that switch one thing off or on which a seed is about; Linux 6.12 only.
+readonly seed_series="protect-faults unsealed self-madvise one-lock"
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
 die() { local code=$1; shift; say "$*"; exit "$code"; }

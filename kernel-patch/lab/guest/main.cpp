@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The lab's guest program. As the first process of a guest it mounts what it needs, runs what the
 // kernel command line says after "--", and powers the machine off; elsewhere it runs its arguments.
+#include <algorithm>
 #include <cstdio>
 #include <span>
 #include <sstream>
@@ -75,6 +76,7 @@ int usage(std::string_view argument = {}) {
           "       guest compat\n"
           "       guest stress [threads=N] [seconds=N] [forced=1]\n"
           "       guest exec PROGRAM [ARGUMENTS]\n"
+          "       guest seed NAME, which is /seeds/NAME\n"
           "       guest runtime NAME [sample=1] [thp=always] PROGRAM [ARGUMENTS]\n"
           "       guest script FILE, which holds one of these a line\n"
           "A + between two of them runs one after the other.\n");
@@ -120,6 +122,24 @@ int execute(std::span<char*> arguments) {
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   Line("exec").add("program", arguments[0]).add("status", code).print();
   return code;
+}
+
+// Runs a seed's bench, whose clock counts instructions here, and prints its JSON as one line.
+int run_seed(const std::string& name) {
+  const char* const file = "/tmp/seed.json";
+  std::string words[] = {"/seeds/" + name, "--count-instructions", "--json", file};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  if (const int code = execute(arguments); code != 0) return code;
+  std::istringstream lines(lab::read_file(file));
+  std::string document;
+  for (std::string line; std::getline(lines, line);) {
+    document.append(line, std::min(line.find_first_not_of(' '), line.size()));
+  }
+  printf("@@ {\"type\":\"seed\",\"name\":\"%s\",\"document\":%s}\n", name.c_str(),
+         document.c_str());
+  fflush(stdout);
+  return 0;
 }
 
 int run_one(std::span<char*> arguments) {
@@ -173,6 +193,7 @@ int run_one(std::span<char*> arguments) {
     lab::run_stress(options, expect_forced);
     return 0;
   }
+  if (verb == "seed" && arguments.size() == 2) return run_seed(arguments[1]);
   if (verb == "exec" && arguments.size() > 1) return execute(arguments.subspan(1));
   if (verb == "compat" && arguments.size() == 1) {
     char program[] = "/compat";

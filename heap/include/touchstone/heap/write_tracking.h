@@ -22,10 +22,10 @@ namespace touchstone::heap {
 ///
 /// | | who handles the fault | huge pages | reset | needs |
 /// |---|---|---|---|---|
-/// | kAsyncWriteProtect | the kernel alone | a write splits one | what was written | Linux 6.7 |
-/// | kSoftDirty | the kernel alone | stay whole | all of the process | CONFIG_MEM_SOFT_DIRTY |
-/// | kProtect | a SIGSEGV handler | by granule | one mprotect | a handler |
-/// | kUserfaultfd | a thread of the tracker's | by granule | one ioctl | Linux 5.7, userfaultfd |
+/// | kAsyncWriteProtect | the kernel alone | a write splits one | what was written | Linux 6.7,
+/// arm64 6.10 | | kSoftDirty | the kernel alone | stay whole | all of the process |
+/// CONFIG_MEM_SOFT_DIRTY | | kProtect | a SIGSEGV handler | by granule | one mprotect | a handler |
+/// | kUserfaultfd | a thread of the tracker's | by granule | one ioctl | Linux 5.7, arm64 6.10 |
 enum class WriteTrackingMethod : std::uint8_t {
   kAsyncWriteProtect,  ///< userfaultfd write protection that the kernel lifts (WP_ASYNC), read by
                        ///< PAGEMAP_SCAN.
@@ -42,7 +42,8 @@ inline constexpr std::size_t kWriteTrackingMethodCount = 4;
 [[nodiscard]] TOUCHSTONE_API const char* to_string(WriteTrackingMethod method) noexcept;
 
 struct WriteTrackingOptions {
-  /// Unset: the first of the table above that works here; kProtect only with handles_faults.
+  /// Unset: the first of the table above that works here; kProtect only with handles_faults. With a
+  /// granule of a huge page or more kAsyncWriteProtect is the last, as it splits them.
   std::optional<WriteTrackingMethod> method{};
   /// Bytes in which writes are told: a power of two, at least the base page; 0 means that. With
   /// arch::Geometry::pmd, kProtect and kUserfaultfd leave huge pages whole and take one fault each.
