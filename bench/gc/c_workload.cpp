@@ -225,7 +225,7 @@ std::string statistics_of(ts_heap* heap) {
 }  // namespace
 
 Result<HeapRun> run_in_c(const heap::HeapOptions& options, const WorkloadTraits& workload,
-                         const WorkloadSize& size) {
+                         const WorkloadSize& size, HeapWatcher* /*watcher*/) {
   const ts_object_model model{.size = sizeof(ts_object_model),
                               .alignment = 8,
                               .context = nullptr,

@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include <touchstone/bench/page.h>
+#include <touchstone/heap/gc_log.h>
 #include <touchstone/heap/heap_listener.h>
 #include <touchstone/tools/command_line.h>
 #include <touchstone/tools/json_file.h>
@@ -18,6 +20,7 @@
 
 #include "peers.h"
 #include "targets.h"
+#include "timeline.h"
 #include "workload.h"
 
 namespace {
@@ -41,7 +44,9 @@ struct Options {
   bool peers = false;
   std::vector<std::string> targets;
   unsigned rounds = 3;
+  bool log = false;
   std::string json_file;
+  std::string html_file;
 };
 
 /// Prints what verification finds, the first few times.
@@ -107,6 +112,10 @@ void declare(CLI::App& app, Options& options) {
       ->excludes(peers);
   app.add_option("--repeat", options.rounds, "Rounds of a comparison, or of --targets (3)")
       ->check(CLI::Range(1U, 1000U));
+  app.add_flag("--log", options.log, "Print a [gc] line for each event, on standard error");
+  app.add_option("--html", options.html_file,
+                 "Write a page to this file that draws the heap over time: occupancy, pauses, huge "
+                 "pages");
   app.add_option("--json", options.json_file, "Write the result as JSON to this file; - prints");
 }
 
@@ -186,6 +195,8 @@ int run(const Options& options, const std::string& command) {
   const unsigned depth = options.depth.value_or(workload.depth);
   if (!fits(workload, depth)) return wrong_depth(workload);
   Printer printer;
+  gc::Timeline timeline(printer, !options.html_file.empty());
+  heap::GcLog log(stderr, &timeline);
   const heap::HeapOptions wanted{
       .max_size = options.heap_bytes,
       .young_size = options.young_bytes,
@@ -193,9 +204,10 @@ int run(const Options& options, const std::string& command) {
       .verify = options.verify,
       .stress_interval = options.stress,
       .huge_pages = options.base_pages ? heap::HugePages::kAvoid : heap::HugePages::kPrefer,
-      .listener = &printer};
+      .listener = options.log ? static_cast<heap::HeapListener*>(&log) : &timeline};
   const auto run_on = options.api == "c" ? gc::run_in_c : gc::run_in_cpp;
-  const auto run = run_on(wanted, workload, {.depth = depth, .threads = options.threads});
+  const auto run = run_on(wanted, workload, {.depth = depth, .threads = options.threads},
+                          &timeline);
   if (!run) {
     tools::print_error(kName, fmt::format("{}: {}", workload.name, run.error().message()));
     return run.error().code == ErrorCode::kInvalidArgument ? tools::kExitUsage
@@ -236,6 +248,17 @@ int run(const Options& options, const std::string& command) {
   document["checksum"] = result.checksum;
   document["correct"] = result.correct;
   document["heap"] = s;
+  if (options.api == "cpp") document["pauses"] = timeline.pauses();
+  if (!options.html_file.empty()) {
+    tools::Json data = document;
+    data["timeline"] = timeline.json();
+    if (auto written =
+            tools::write_text_file(options.html_file, bench::render_page(bench::Page::kGc, data));
+        !written) {
+      tools::print_error(kName, written.error().message());
+      return tools::kExitFailure;
+    }
+  }
   if (const int written = write_document(options, document); written != tools::kExitSuccess) {
     return written;
   }
@@ -254,6 +277,11 @@ int main(int argc, char** argv) {
   if (options.heap_bytes < heap::kMinHeap || options.heap_bytes > kMaxHeap) {
     tools::print_error(kName, fmt::format("--heap: from {} MiB to {} TiB", heap::kMinHeap >> 20U,
                                           kMaxHeap >> 40U));
+    return tools::kExitUsage;
+  }
+  const bool one_run = !options.peers && options.targets.empty();
+  if ((options.log || !options.html_file.empty()) && (!one_run || options.api != "cpp")) {
+    tools::print_error(kName, "--log and --html go with one run and --api cpp");
     return tools::kExitUsage;
   }
   const std::string command = tools::command_text(argc, argv);

@@ -132,12 +132,14 @@ Result<WorkloadResult> run_workload(GcHeap& heap, const WorkloadTraits& workload
 }
 
 Result<HeapRun> run_in_cpp(const heap::HeapOptions& options, const WorkloadTraits& workload,
-                           const WorkloadSize& size) {
+                           const WorkloadSize& size, HeapWatcher* watcher) {
   const auto heap = GcHeap::create(options);
   if (!heap) return std::unexpected(heap.error());
+  if (watcher != nullptr) watcher->begin(**heap);
   const auto start = std::chrono::steady_clock::now();
   const auto result = run_workload(**heap, workload, size);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  if (watcher != nullptr) watcher->end();
   if (!result) return std::unexpected(result.error());
   return HeapRun{
       .result = *result, .seconds = time.count(), .statistics = to_json((*heap)->statistics())};

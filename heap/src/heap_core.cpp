@@ -11,6 +11,7 @@
 #include <touchstone/heap/detail/heap_core.h>
 
 #include "callback_scope.h"
+#include "probes.h"
 #include "sanitizers.h"
 
 namespace touchstone::heap::detail {
@@ -62,7 +63,7 @@ Result<> HeapCore::create() noexcept {
   reserve_regions_ = std::max<std::size_t>(1, total_regions_ / 64);
   lock.unlock();
   resize(false);
-  last_end_ns_ = now();
+  last_end_ns_ = created_ns_ = now();
   return {};
 }
 
@@ -308,7 +309,12 @@ Result<> HeapCore::collect_stopped(CollectionKind kind, CollectionCause cause,
                                  .detail = "no memory to list ambiguous roots"});
   }
   ++collections_;
-  work_.report = {.number = collections_, .kind = kind, .cause = cause, .stop_ns = stop_ns};
+  work_.report = {.number = collections_,
+                  .kind = kind,
+                  .cause = cause,
+                  .start_ns = start - created_ns_,
+                  .stop_ns = stop_ns};
+  TOUCHSTONE_PROBE2(gc__begin, collections_, static_cast<int>(kind));
   CollectionReport& report = work_.report;
   work_.workers = options_.workers > 1 ? std::min(gang_.start(), options_.workers) : 1;
   // What a few regions hold is collected before others have woken up.
@@ -348,7 +354,9 @@ Result<> HeapCore::collect_stopped(CollectionKind kind, CollectionCause cause,
   report.pinned_objects = work_.pinned_objects.load();
   report.pinned_bytes = work_.pinned_bytes.load();
   report.used_after = used_bytes();
+  report.committed = committed_regions_ * tables_.region_size;
   report.pause_ns = now() - start;
+  TOUCHSTONE_PROBE4(gc__end, report.number, report.pause_ns, report.used_before, report.used_after);
   const std::uint64_t mutating = start > last_end_ns_ ? start - last_end_ns_ : 0;
   last_end_ns_ = start + report.pause_ns;
   const double share = static_cast<double>(report.pause_ns) /

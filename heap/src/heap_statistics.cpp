@@ -100,12 +100,14 @@ std::string to_json(const CollectionReport& r) {
   json.add("kind", to_string(r.kind));
   json.add("cause", to_string(r.cause));
   json.add("workers", r.workers);
+  json.add("start_ns", r.start_ns);
   json.add("stop_ns", r.stop_ns);
   json.add("pause_ns", r.pause_ns);
   json.add("mark_ns", r.mark_ns);
   json.add("move_ns", r.move_ns);
   json.add("used_before", r.used_before);
   json.add("used_after", r.used_after);
+  json.add("committed", r.committed);
   json.add("copied", r.copied);
   json.add("promoted", r.promoted);
   json.add("compacted", r.compacted);

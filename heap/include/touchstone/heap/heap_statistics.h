@@ -35,12 +35,14 @@ struct CollectionReport {
   CollectionKind kind = CollectionKind::kYoung;
   CollectionCause cause = CollectionCause::kRequest;
   unsigned workers = 0;
+  std::uint64_t start_ns = 0;   ///< Of the pause, since the heap was made.
   std::uint64_t stop_ns = 0;    ///< From the request to the moment all mutators stood.
   std::uint64_t pause_ns = 0;   ///< From then on until they could go on.
   std::uint64_t mark_ns = 0;    ///< Of pause_ns; full collections.
   std::uint64_t move_ns = 0;    ///< Of pause_ns: evacuating old regions and fixing up references.
   std::size_t used_before = 0;  ///< In regions, fillers and unused ends included.
   std::size_t used_after = 0;
+  std::size_t committed = 0;       ///< After it.
   std::size_t copied = 0;          ///< Moved to survivor regions.
   std::size_t promoted = 0;        ///< Moved to old regions.
   std::size_t compacted = 0;       ///< Moved from old region to old region.

@@ -10,6 +10,7 @@ namespace touchstone::bench {
 
 /// A page of bench/, each a template beside its tool.
 enum class Page {
+  kGc,
   kReport,
   kShatter,
 };

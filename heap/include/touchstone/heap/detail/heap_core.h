@@ -327,6 +327,7 @@ class TOUCHSTONE_API HeapCore {
   Phase phase_ = Phase::kYoung;
   HeapStatistics sums_{};
   CollectionReport last_report_{};
+  std::uint64_t created_ns_ = 0;
   std::uint64_t last_end_ns_ = 0;
   double overhead_ = 0;
   double survival_ = 0.2;
