@@ -277,6 +277,7 @@ void page_fault1(SeedRun& run) {
           fine[0] = fault_pass(size, write) ? 1 : 0;
         } else {
           std::vector<std::jthread> running;
+          running.reserve(threads);
           for (unsigned t = 0; t < threads; ++t) {
             running.emplace_back([&, t] { fine[t] = fault_pass(size, write) ? 1 : 0; });
           }

@@ -23,7 +23,6 @@ namespace {
 
 using namespace touchstone;
 using bench::Cell;
-using bench::Figure;
 using bench::Origin;
 using bench::SeedRun;
 using bench::Table;
@@ -288,7 +287,8 @@ void measure(SeedRun& run) {
   }
 
   const double faults = bench::middle(seeds.rows[0].cells["faults"]);
-  const double pages = static_cast<double>(kPrograms[0].size / page);
+  const std::size_t whole_pages = kPrograms[0].size / page;
+  const auto pages = static_cast<double>(whole_pages);
   const std::string against = fmt::format(
       "The whole program is {:.3g} times the one that touches nothing; in the seed {:.3g} before "
       "the patch and {:.3g} after.",

@@ -260,8 +260,8 @@ void measure(SeedRun& run) {
     row["second"] = passes->second.time();
     row["protect"] = passes->protect.time();
     quotient["to_second"] = bench::ratio(row["protect"], row["second"]);
-    count["pages"] =
-        static_cast<double>(size / (huge ? arch::geometry().pmd : arch::base_page_size()));
+    const std::size_t units = size / (huge ? arch::geometry().pmd : arch::base_page_size());
+    count["pages"] = static_cast<double>(units);
     count["first"] = passes->first.faults_each();
     count["second"] = passes->second.faults_each();
     count["protect"] = passes->protect.faults_each();

@@ -17,7 +17,8 @@ class App;
 
 namespace touchstone::arch::opcheck {
 
-/// The streams of a run, and the command line that made it. Tests pass string streams and run the tool in their own process.
+/// The streams of a run, and the command line that made it. Tests pass string streams and run the
+/// tool in their own process.
 struct Console {
   std::istream& in;
   std::ostream& out;

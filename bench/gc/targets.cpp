@@ -188,7 +188,7 @@ void allocation(unsigned rounds, const Tell& tell) {
     bare.push_back(theirs);
   }
   asm volatile("" : : "r"(all));
-  constexpr double count = bytes / sizeof(Node);
+  constexpr auto count = static_cast<double>(std::size_t{bytes / sizeof(Node)});
   // The least of each: what else a shared machine does only ever adds.
   const double mine = bench::spread_of(ours).min;
   const double theirs = bench::spread_of(bare).min;
@@ -337,6 +337,7 @@ double arithmetic_scaling() {
   const auto run = [](unsigned threads) {
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::jthread> all;
+    all.reserve(threads);
     for (unsigned i = 0; i < threads; ++i) {
       all.emplace_back([] {
         std::uint64_t x = 1;

@@ -54,7 +54,7 @@ std::vector<std::string> files_of(const std::string& input, std::vector<Skipped>
 
 /// The document and the index of its reader; or why there is none.
 std::optional<std::string> read_file(const std::string& path, Json& document, std::size_t& index) {
-  std::ifstream file(path);
+  const std::ifstream file(path);
   if (!file) return std::strerror(errno);
   std::ostringstream text;
   text << file.rdbuf();

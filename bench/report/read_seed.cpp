@@ -21,7 +21,7 @@ std::string number(double value) {
 
 std::string cell_text(const Json& cell) {
   if (cell.is_null()) return "–";
-  const std::string middle = number(cell.at("value"));
+  std::string middle = number(cell.at("value"));
   if (!cell.contains("low")) return middle;
   return fmt::format("{} ({}–{})", middle, number(cell.at("low")), number(cell.at("high")));
 }

@@ -30,6 +30,7 @@ Result<ChildProcess> run_child_process(const std::vector<std::string>& words) {
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
   std::vector<std::string> copies = words;
   std::vector<char*> argv;
+  argv.reserve(copies.size() + 1);
   for (std::string& word : copies) argv.push_back(word.data());
   argv.push_back(nullptr);
 

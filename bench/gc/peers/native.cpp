@@ -127,7 +127,7 @@ struct PeerMemory {
         throw std::bad_alloc();
       return memory;
     }
-    [[no_unique_address]] Allocator::Registration registration_;
+    [[no_unique_address, maybe_unused]] Allocator::Registration registration_;
   };
 
   template <typename T>

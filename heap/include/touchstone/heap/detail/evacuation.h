@@ -43,7 +43,6 @@ class Evacuation {
   void evacuate_roots() noexcept {
     Roots roots(*this);
     core_.visit_roots(roots);
-    drain_ring();
     for (Address region = core_.claim_region(); region != 0; region = core_.claim_region()) {
       scan_cards(region);
     }
@@ -67,27 +66,8 @@ class Evacuation {
   }
 
   void drain() noexcept {
-    [[maybe_unused]] unsigned until_share = kShareInterval;  // NOLINT(misc-const-correctness)
-    for (;;) {
-      Address entry = 0;
-      while (stack_.pop(entry)) {
-        prefetch_for_write(load_shared(entry & ~kTags));
-        std::swap(entry, ring_[ring_at_++ % kRing]);
-        if (entry == 0) continue;
-        process(entry);
-        if constexpr (kParallel) {
-          if (--until_share == 0) [[unlikely]] {
-            until_share = kShareInterval;
-            if (core_.share().hungry()) stack_.share_half();
-          }
-        }
-      }
-      if (drain_ring()) continue;
-      if constexpr (kParallel) {
-        if (stack_.steal()) continue;
-      }
-      return;
-    }
+    stack_.drain([](Address entry) { prefetch_for_write(load_shared(entry & ~kOldTag)); },
+                 [this](Address entry) { process(entry); });
   }
 
   /// Serial. Whatever the overflowing stacks lost is in an object that was copied or kept.
@@ -202,8 +182,6 @@ class Evacuation {
   static constexpr Address kOldTag = 1;    ///< The slot lies in an old object.
   static constexpr Address kAgainTag = 2;  ///< Perhaps it was updated already.
   static constexpr Address kTags = kOldTag | kAgainTag;
-  static constexpr std::size_t kRing = 8;
-  static constexpr unsigned kShareInterval = 256;
   static constexpr std::size_t kFirstBuffer = std::size_t{8} << 10U;
 
   /// Takes note of the slots of an object that was copied.
@@ -281,17 +259,6 @@ class Evacuation {
     if ((entry & kOldTag) != 0 && tables_.target(now) == kTargetYoung) {
       tables_.mark_card(slot);
     }
-  }
-
-  bool drain_ring() noexcept {
-    bool any = false;
-    for (Address& place : ring_) {
-      const Address entry = std::exchange(place, 0);
-      if (entry == 0) continue;
-      any = true;
-      process(entry);
-    }
-    return any;
   }
 
   /// Room where the buffer has none; `target` may change. With `own` it is at the top of the
@@ -408,10 +375,8 @@ class Evacuation {
   const Model& model_;
   const HeapTables tables_;
   const unsigned worker_;
-  WorkStack stack_;
+  PrefetchedStack<kParallel, 8> stack_;
   std::array<CopyBuffer, kTargetOld + 1> buffers_{};
-  std::array<Address, kRing> ring_{};
-  std::size_t ring_at_ = 0;
   EphemeronTable* watched_ = nullptr;
   std::size_t copied_ = 0;
   std::size_t promoted_ = 0;

@@ -2,7 +2,6 @@
 #ifndef TOUCHSTONE_HEAP_DETAIL_MARKING_H_
 #define TOUCHSTONE_HEAP_DETAIL_MARKING_H_
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -50,36 +49,13 @@ class Marking {
     }
   }
   void drain() noexcept {
-    [[maybe_unused]] unsigned until_share = kShareInterval;  // NOLINT(misc-const-correctness)
-    for (;;) {
-      Address entry = 0;
-      while (stack_.pop(entry)) {
-        // The tag does not matter to a prefetch.
-        prefetch_for_read(entry);
-        prefetch_for_write(Bits::word_of(tables_.marks, entry));
-        std::swap(entry, ring_[ring_at_++ % kRing]);
-        if (entry == 0) continue;
-        process(entry);
-        if constexpr (kParallel) {
-          if (--until_share == 0) [[unlikely]] {
-            until_share = kShareInterval;
-            if (core_.share().hungry()) stack_.share_half();
-          }
-        }
-      }
-      bool any = false;
-      for (Address& place : ring_) {
-        const Address last = std::exchange(place, 0);
-        if (last == 0) continue;
-        any = true;
-        process(last);
-      }
-      if (any) continue;
-      if constexpr (kParallel) {
-        if (stack_.steal()) continue;
-      }
-      return;
-    }
+    stack_.drain(
+        [this](Address entry) {
+          // The tag does not matter to a prefetch.
+          prefetch_for_read(entry);
+          prefetch_for_write(Bits::word_of(tables_.marks, entry));
+        },
+        [this](Address entry) { process(entry); });
   }
   /// Serial: what a marked object refers to, once more.
   void rescan(Address object) noexcept {
@@ -110,8 +86,6 @@ class Marking {
 
  private:
   static constexpr Address kPartTag = 1;
-  static constexpr std::size_t kRing = 16;
-  static constexpr unsigned kShareInterval = 256;
   /// Large objects are traced in parts of this size, so that workers share them.
   static constexpr std::size_t kPart = std::size_t{64} << 10U;
 
@@ -214,9 +188,7 @@ class Marking {
   Core& core_;
   const Model& model_;
   const HeapTables tables_;
-  WorkStack stack_;
-  std::array<Address, kRing> ring_{};
-  std::size_t ring_at_ = 0;
+  PrefetchedStack<kParallel, 16> stack_;
   EphemeronTable* watched_ = nullptr;
   std::size_t marked_ = 0;
   WorkList weak_;

@@ -2,10 +2,12 @@
 #ifndef TOUCHSTONE_HEAP_DETAIL_WORK_STACK_H_
 #define TOUCHSTONE_HEAP_DETAIL_WORK_STACK_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 
 #include <touchstone/arch/export.h>
 #include <touchstone/heap/detail/words.h>
@@ -102,6 +104,8 @@ class TOUCHSTONE_API WorkStack {
   }
   /// Publishes the older half, for those who are hungry.
   void share_half() noexcept;
+  /// Whether another worker waits for work.
+  [[nodiscard]] bool is_wanted() const noexcept { return share_.hungry(); }
   /// Waits for another's work; false when the phase is done. The stack must be empty.
   [[nodiscard]] bool steal() noexcept;
 
@@ -117,6 +121,53 @@ class TOUCHSTONE_API WorkStack {
   ChunkPool& pool_;
   WorkShare& share_;
   const unsigned worker_;
+};
+
+/// A worker's stack together with the few entries that were taken from it last: what they lead to
+/// is on its way into the cache while they wait their turn.
+template <bool kParallel, std::size_t kWaiting>
+class PrefetchedStack : public WorkStack {
+ public:
+  using WorkStack::WorkStack;
+
+  /// Until all work of the phase is done, that of the other workers included: prefetch(entry), and
+  /// a few entries later process(entry), which may push.
+  template <typename Prefetch, typename Process>
+  [[gnu::always_inline]] void drain(Prefetch&& prefetch, Process&& process) noexcept {
+    [[maybe_unused]] unsigned until_share = kShareInterval;  // NOLINT(misc-const-correctness)
+    for (;;) {
+      Address entry = 0;
+      while (pop(entry)) {
+        prefetch(entry);
+        std::swap(entry, waiting_[at_++ % kWaiting]);
+        if (entry == 0) continue;
+        process(entry);
+        if constexpr (kParallel) {
+          if (--until_share == 0) [[unlikely]] {
+            until_share = kShareInterval;
+            if (is_wanted()) share_half();
+          }
+        }
+      }
+      bool any = false;
+      for (Address& place : waiting_) {
+        const Address last = std::exchange(place, 0);
+        if (last == 0) continue;
+        any = true;
+        process(last);
+      }
+      if (any) continue;
+      if constexpr (kParallel) {
+        if (steal()) continue;
+      }
+      return;
+    }
+  }
+
+ private:
+  static constexpr unsigned kShareInterval = 256;
+  std::array<Address, kWaiting> waiting_{};
+  std::size_t at_ = 0;
 };
 
 /// A list that several phases may add to and that is read from the start: what push() loses for
