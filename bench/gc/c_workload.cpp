@@ -132,6 +132,15 @@ struct CMemory {
       kept = static_cast<Kept*>(held);
       return initialise<T>(ts_header_record(sizeof(T), T::kReferences), memory);
     }
+    template <typename T, typename First, typename Second>
+    [[gnu::always_inline]] T* make_keeping(First*& first, Second*& second) {
+      void* held = first;
+      void* held_too = second;
+      void* const memory = ts_allocate_keeping(mutator_, sizeof(T), &held, &held_too);
+      first = static_cast<First*>(held);
+      second = static_cast<Second*>(held_too);
+      return initialise<T>(ts_header_record(sizeof(T), T::kReferences), memory);
+    }
     template <typename T>
     Array<T>* make_array(std::size_t length) {
       return initialise<Array<T>>(ts_header_array(length),

@@ -103,7 +103,7 @@ std::vector<Contestant> contestants() {
   const fs::path folder = self.parent_path() / "gc-peers";
   std::vector<Contestant> all;
   for (const char* const api : {"cpp", "c"}) {
-    all.push_back({.name = api == std::string_view("cpp") ? "touchstone" : "touchstone C",
+    all.push_back({.name = api == std::string_view("cpp") ? "touchstone" : kThroughC,
                    .skipped = error ? error.message() : "",
                    .words = {self.string(), "--workload", "{workload}", "--depth", "{depth}",
                              "--heap", "{bytes}", "--threads", "{threads}", "--workers",

@@ -20,6 +20,9 @@ struct Contestant {
   std::vector<std::string> words;  ///< Its command line, with {workload}, {depth}, ... in it.
 };
 
+/// This program through touchstone.h.
+inline constexpr const char* kThroughC = "touchstone C";
+
 /// This program first, through heap.h and through touchstone.h, then libgc, malloc, mimalloc and
 /// OpenJDK with each of its collectors.
 [[nodiscard]] std::vector<Contestant> contestants();

@@ -127,10 +127,19 @@ class Programs {
   template <typename Tree>
   static Tree* make_tree(Thread& thread, unsigned depth) {
     if (depth == 0) return thread.template make<Tree>();
-    const Root<Tree> left(thread, make_tree<Tree>(thread, depth - 1));
-    Tree* right = make_tree<Tree>(thread, depth - 1);
-    Tree* const node = thread.template make_keeping<Tree>(right);
-    node->left = left.get();
+    Tree* left = nullptr;
+    Tree* right = nullptr;
+    if (depth == 1) {
+      // Half of all: what is in hand needs a root only while memory is taken.
+      left = thread.template make<Tree>();
+      right = thread.template make_keeping<Tree>(left);
+    } else {
+      const Root<Tree> root(thread, make_tree<Tree>(thread, depth - 1));
+      right = make_tree<Tree>(thread, depth - 1);
+      left = root.get();
+    }
+    Tree* const node = thread.template make_keeping<Tree>(left, right);
+    node->left = left;
     node->right = right;
     return node;
   }

@@ -99,7 +99,7 @@ void peers(unsigned rounds, const Tell& tell) {
         workload,
         {.depth = workload.peer_depth, .threads = 2, .heap_bytes = 512 * kMiB, .rounds = rounds},
         all);
-    const auto add = [&](const Comparison& row, double limit) {
+    const auto about = [&](const Comparison& row, double limit) {
       Target target{.name = fmt::format("{} {}, 512 MiB: {}", name, workload.peer_depth, row.name),
                     .figure = row.ratio,
                     .limit = limit,
@@ -111,13 +111,18 @@ void peers(unsigned rounds, const Tell& tell) {
             fmt::format("{:.3f} s to {:.3f} s", row.seconds.median, rows[0].seconds.median);
       }
       if (!rows[0].skipped.empty()) target.unavailable = rows[0].skipped;
-      tell(target);
+      return target;
     };
     for (std::size_t i = 1; i < rows.size(); ++i) {
       if (rows[i].name == "libgc") {
-        add(rows[i], least);
+        tell(about(rows[i], least));
+      } else if (rows[i].name == kThroughC) {
+        if (!everyone) continue;
+        Target target = about(rows[i], 1.5);
+        target.bound = Target::Bound::kAtMost;
+        tell(target);
       } else if (everyone || rows[i].name == only) {
-        add(rows[i], 1);
+        tell(about(rows[i], 1));
       }
     }
   };

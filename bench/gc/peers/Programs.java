@@ -44,11 +44,17 @@ final class Programs {
   }
 
   static Node makeTree(int depth) {
-    final Node node;
     if (depth == 0) return new Node();
-    final Node left = makeTree(depth - 1);
-    final Node right = makeTree(depth - 1);
-    node = new Node();
+    final Node left;
+    final Node right;
+    if (depth == 1) {
+      left = new Node();
+      right = new Node();
+    } else {
+      left = makeTree(depth - 1);
+      right = makeTree(depth - 1);
+    }
+    final Node node = new Node();
     node.left = left;
     node.right = right;
     return node;
@@ -60,8 +66,15 @@ final class Programs {
 
   static WideNode makeWideTree(int depth) {
     if (depth == 0) return new WideNode();
-    final WideNode left = makeWideTree(depth - 1);
-    final WideNode right = makeWideTree(depth - 1);
+    final WideNode left;
+    final WideNode right;
+    if (depth == 1) {
+      left = new WideNode();
+      right = new WideNode();
+    } else {
+      left = makeWideTree(depth - 1);
+      right = makeWideTree(depth - 1);
+    }
     final WideNode node = new WideNode();
     node.left = left;
     node.right = right;

@@ -82,27 +82,27 @@ class Heap final : public detail::HeapCore {
     requires(sizeof...(Kept) != 0)
   [[gnu::always_inline]] std::byte* allocate_keeping(Mutator& mutator, std::size_t size,
                                                      Kept*&... kept) noexcept {
-    std::byte* const object = mutator.try_allocate(detail::round_up(size, Model::kAlignment));
-    if (object == nullptr) [[unlikely]]
-      return allocate_slow_keeping(mutator, size, kept...);
+    std::byte* object = mutator.try_allocate(detail::round_up(size, Model::kAlignment));
+    if (object == nullptr) [[unlikely]] {
+      // Copies, so that the pointers themselves may be in registers.
+      void* held[] = {kept...};
+      object = allocate_slow_keeping(mutator, size, held, sizeof...(Kept));
+      std::size_t i = 0;
+      ((kept = static_cast<Kept*>(held[i++])), ...);
+    }
     return object;
   }
 
   [[nodiscard]] const Model& model() const noexcept { return model_; }
 
  private:
-  template <typename First, typename... Rest>
   [[gnu::noinline]] static std::byte* allocate_slow_keeping(Mutator& mutator, std::size_t size,
-                                                            First*& first,
-                                                            Rest*&... rest) noexcept {
-    const Local<First> root(mutator, first);
-    std::byte* object = nullptr;
-    if constexpr (sizeof...(rest) == 0) {
-      object = mutator.allocate_slow(size);
-    } else {
-      object = allocate_slow_keeping(mutator, size, rest...);
-    }
-    first = root.get();
+                                                            void** kept,
+                                                            std::size_t count) noexcept {
+    if (count == 0) return mutator.allocate_slow(size);
+    const Local<std::byte> root(mutator, static_cast<std::byte*>(*kept));
+    std::byte* const object = allocate_slow_keeping(mutator, size, kept + 1, count - 1);
+    *kept = root.get();
     return object;
   }
 

@@ -26,22 +26,16 @@ class LocalBase {
   LocalBase& operator=(const LocalBase&) = delete;
 
  protected:
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-// The destructor takes it out again, which GCC 12 does not see.
-#pragma GCC diagnostic ignored "-Wdangling-pointer"
-#endif
   LocalBase(Mutator& mutator, std::uintptr_t value) noexcept : value_(value), mutator_(&mutator) {
+    LocalBase* self = this;
     LocalBase* previous = mutator.locals;
-    // Stored from a register of its own: two words that are put together in a vector register
-    // first are slow to read back a few instructions later.
-    asm("" : "+r"(previous));
+    // Stored from registers of their own: two words that are put together in a vector register
+    // first are slow to read back a few instructions later. And GCC 12 does not see that the
+    // destructor takes the address out again.
+    asm("" : "+r"(self), "+r"(previous));
     previous_ = previous;
-    mutator.locals = this;
+    mutator.locals = self;
   }
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
   ~LocalBase() { mutator_->locals = previous_; }
 
   std::uintptr_t value_;

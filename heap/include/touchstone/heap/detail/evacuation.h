@@ -336,9 +336,24 @@ class Evacuation {
     if (end <= bottom) return;
     constexpr Address group = 8 * Finder::kCard;
     static_assert(Mutator::kDirtyCard == 0 && Mutator::kCleanCard == 0xff);
+    constexpr Address line = 8 * group;
+    const auto eight_cards = [&](Address eight) {
+      return load_shared(address_of(&tables_.card(eight)));
+    };
     for (Address eight = bottom; eight < end; eight += group) {
-      // All clean is what nearly all are.
-      if (load_shared(address_of(&tables_.card(eight))) == ~std::uint64_t{0}) continue;
+      // All clean is what nearly all are: a cache line of cards at a time. Behind `end` there are
+      // cards of the same region.
+      if (eight % line == 0) {
+        // Where the hardware's own prefetch ends, at the end of a page, this goes on.
+        prefetch_for_read(address_of(&tables_.card(eight)) + 1024);
+        std::uint64_t all = ~std::uint64_t{0};
+        for (Address i = 0; i < line; i += group) all &= eight_cards(eight + i);
+        if (all == ~std::uint64_t{0}) {
+          eight += line - group;
+          continue;
+        }
+      }
+      if (eight_cards(eight) == ~std::uint64_t{0}) continue;
       const Address stop = std::min(end, eight + group);
       for (Address card = eight; card < stop; card += Finder::kCard) {
         if (tables_.card_value(card) == Mutator::kDirtyCard) {
