@@ -206,8 +206,8 @@ int run(const Options& options, const std::string& command) {
       .huge_pages = options.base_pages ? heap::HugePages::kAvoid : heap::HugePages::kPrefer,
       .listener = options.log ? static_cast<heap::HeapListener*>(&log) : &timeline};
   const auto run_on = options.api == "c" ? gc::run_in_c : gc::run_in_cpp;
-  const auto run = run_on(wanted, workload, {.depth = depth, .threads = options.threads},
-                          &timeline);
+  const auto run =
+      run_on(wanted, workload, {.depth = depth, .threads = options.threads}, &timeline);
   if (!run) {
     tools::print_error(kName, fmt::format("{}: {}", workload.name, run.error().message()));
     return run.error().code == ErrorCode::kInvalidArgument ? tools::kExitUsage

@@ -60,7 +60,7 @@ void Timeline::on_collection_end(const heap::CollectionReport& report) noexcept 
   try {
     collections_.push_back(report);
   } catch (const std::bad_alloc&) {
-    // One that is missing in the picture.
+    return;  // One that is missing in the picture.
   }
 }
 
