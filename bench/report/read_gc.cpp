@@ -21,7 +21,7 @@ Section read_gc(const Json& document) {
   const auto violations = heap.at("violations").get<std::uint64_t>();
   if (!document.at("correct").get<bool>() || violations > 0) {
     section.verdicts.push_back(
-        {Kind::kBad, name + " went wrong.",
+        {VerdictKind::kBad, name + " went wrong.",
          fmt::format("Its result is {}; verification found {} violations.",
                      document.at("correct").get<bool>() ? "right" : "wrong", violations)});
   }
@@ -61,7 +61,7 @@ void conclude_gc(Section& section) {
   const auto longest = std::ranges::max_element(pauses.datasets.front().values);
   const auto at = static_cast<std::size_t>(longest - pauses.datasets.front().values.begin());
   section.verdicts.push_back(
-      {Kind::kGood,
+      {VerdictKind::kGood,
        fmt::format("{} program{} ran to the right result.", pauses.labels.size(),
                    pauses.labels.size() == 1 ? "" : "s"),
        fmt::format("The longest pause was {:.2f} ms, in {}.", longest->value_or(0),

@@ -107,7 +107,7 @@ void judge_java(Section& section, const std::string& kernel, const Json& stock) 
   };
   if (atomic->at("faults").get<std::uint64_t>() > populate->at("faults").get<std::uint64_t>()) {
     section.advice.push_back(
-        {Kind::kBad,
+        {VerdictKind::kBad,
          fmt::format("OpenJDK with AlwaysPreTouch, arm64, Linux {}: leave UseMadvPopulateWrite on.",
                      kernel),
          fmt::format("Without it the start of a 512 MiB heap takes {}, with it {}.", text(*atomic),
@@ -127,20 +127,20 @@ void judge(Section& section, const std::string& kernel, const std::vector<const 
   if (atomic != nullptr && store != nullptr) {
     if (atomic->at("faults").get<std::uint64_t>() > store->at("faults").get<std::uint64_t>()) {
       section.advice.push_back(
-          {Kind::kBad,
+          {VerdictKind::kBad,
            fmt::format("arm64, Linux {}: never pre-touch with an atomic; store, or populate.",
                        kernel),
            fmt::format("LDADD: {}. A plain store: {}.", sentence(*atomic), sentence(*store))});
     }
     section.verdicts.push_back(
-        {Kind::kNote, "Stock, an atomic touch of memory meant for huge pages.",
+        {VerdictKind::kNote, "Stock, an atomic touch of memory meant for huge pages.",
          fmt::format("LDADD: {}. A plain store: {}.", sentence(*atomic), sentence(*store))});
   }
   if (const Json* const row = fault(ours, "ldadd", "normal"); row != nullptr && store != nullptr) {
     const bool good = row->at("faults") == store->at("faults");
     const Json* const hidden = fault(ours, "ldadd", "execute-only");
     section.verdicts.push_back(
-        {good ? Kind::kGood : Kind::kBad, "With the series, an atomic touch.",
+        {good ? VerdictKind::kGood : VerdictKind::kBad, "With the series, an atomic touch.",
          fmt::format("LDADD: {}{}.", sentence(*row),
                      hidden == nullptr
                          ? ""
@@ -149,7 +149,7 @@ void judge(Section& section, const std::string& kernel, const std::vector<const 
   const Json* const loop = fault(stock, "ldxr-stxr", "normal");
   if (const Json* const row = fault(exclusives, "ldxr-stxr", "normal"); row != nullptr) {
     section.verdicts.push_back(
-        {row->at("faults").get<std::uint64_t>() < 1000 ? Kind::kGood : Kind::kBad,
+        {row->at("faults").get<std::uint64_t>() < 1000 ? VerdictKind::kGood : VerdictKind::kBad,
          "LDXR/STXR loops, as OpenJDK's pre-touch, need the patch for load-exclusives.",
          fmt::format("With it: {}{}.", sentence(*row),
                      loop == nullptr ? "" : "; stock: " + sentence(*loop))});
@@ -211,7 +211,8 @@ Section read_lab(const Json& document) {
       cpus.insert(run.at("cpu"));
       for (const Json& failure : run.at("failures")) {
         section.verdicts.push_back(
-            {Kind::kBad, fmt::format("A check failed on {}.", run.at("series").get<std::string>()),
+            {VerdictKind::kBad,
+             fmt::format("A check failed on {}.", run.at("series").get<std::string>()),
              failure.at("what")});
       }
     }

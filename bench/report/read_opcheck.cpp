@@ -26,13 +26,13 @@ Section read_sweep(const Json& document) {
   const std::string judges = fmt::format("{}", fmt::join(oracles, " and "));
   if (unexplained == 0) {
     section.verdicts.push_back(
-        {Kind::kGood,
+        {VerdictKind::kGood,
          fmt::format("{} words, no disagreement that is not explained.", grouped(words)),
          fmt::format("Compared with {}; {} words none of them decodes, and only the manual speaks "
                      "for those.",
                      judges, grouped(unjudged))});
   } else {
-    section.verdicts.push_back({Kind::kBad,
+    section.verdicts.push_back({VerdictKind::kBad,
                                 fmt::format("{} words are not classified as {} decodes them.",
                                             grouped(unexplained), judges),
                                 "The sweep's own output lists them."});
@@ -88,7 +88,7 @@ Section read_scan(const Json& document) {
                           grouped(atomics.at("outline_calls")), grouped(loops.size())});
     for (const Json& loop : loops) {
       section.verdicts.push_back(
-          {Kind::kBad,
+          {VerdictKind::kBad,
            fmt::format("{} touches memory by {}.", subject,
                        loop.at("instruction").get<std::string>()),
            fmt::format("In {}, a {} of {} bytes; confidence {}.",

@@ -89,7 +89,7 @@ Section read_seed(const Json& document) {
                                        document.at("seed").get<std::string>()),
                   .question = document.at("question")};
   for (const Json& verdict : document.at("verdicts")) {
-    section.verdicts.push_back(verdict_of(verdict));
+    section.verdicts.push_back(tools::verdict_of(verdict));
   }
   // The first is what the bench is for.
   if (!section.verdicts.empty()) section.advice.push_back(section.verdicts.front());

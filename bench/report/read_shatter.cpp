@@ -37,12 +37,12 @@ void advise(Section& section, const Json& document) {
   if (!huge) return;
   const auto bytes = atomic->at("bytes").get<std::uint64_t>();
   if (*huge * 2 < bytes) {
-    section.advice.push_back({Kind::kBad,
+    section.advice.push_back({VerdictKind::kBad,
                               fmt::format("{}: do not pre-touch with an atomic.", where),
                               fmt::format("It leaves {} of {} in huge pages.{}", bytes_text(*huge),
                                           bytes_text(bytes), pick)});
   } else {
-    section.advice.push_back({Kind::kGood,
+    section.advice.push_back({VerdictKind::kGood,
                               fmt::format("{}: an atomic pre-touch is harmless.", where),
                               fmt::format("{} of {} are in huge pages afterwards.{}",
                                           bytes_text(*huge), bytes_text(bytes), pick)});
@@ -87,7 +87,7 @@ Section read_shatter(const Json& document) {
                                           kernel)};
   advise(section, document);
   for (const Json& verdict : document.at("verdicts")) {
-    section.verdicts.push_back(verdict_of(verdict));
+    section.verdicts.push_back(tools::verdict_of(verdict));
   }
   const Json& rows = document.at("rows");
   section.charts.push_back(

@@ -19,14 +19,6 @@ std::span<const Reader> all_readers() {
   return kReaders;
 }
 
-Verdict verdict_of(const tools::Json& verdict) {
-  const tools::Json& kind = verdict.at("kind");
-  return {kind == "good"  ? Kind::kGood
-          : kind == "bad" ? Kind::kBad
-                          : Kind::kNote,
-          verdict.at("headline"), verdict.at("explanation")};
-}
-
 Source provenance_source(const tools::Json& document) {
   const tools::Json& machine = document.at("machine");
   return {.file = {},

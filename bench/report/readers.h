@@ -35,8 +35,6 @@ void conclude_gc(Section& section);
 [[nodiscard]] Section read_sweep(const tools::Json& document);
 [[nodiscard]] Section read_scan(const tools::Json& document);
 
-/// A {kind, headline, explanation} of a document.
-[[nodiscard]] Verdict verdict_of(const tools::Json& verdict);
 /// What tools::add_provenance put into the document, as a source without a file name.
 [[nodiscard]] Source provenance_source(const tools::Json& document);
 

@@ -9,28 +9,6 @@ namespace {
 
 using tools::Json;
 
-const char* to_string(Kind kind) {
-  switch (kind) {
-    case Kind::kGood:
-      return "good";
-    case Kind::kBad:
-      return "bad";
-    case Kind::kNote:
-      break;
-  }
-  return "note";
-}
-
-Json to_json(const std::vector<Verdict>& verdicts) {
-  Json list = Json::array();
-  for (const Verdict& each : verdicts) {
-    list.push_back({{"kind", to_string(each.kind)},
-                    {"headline", each.headline},
-                    {"explanation", each.explanation}});
-  }
-  return list;
-}
-
 Json to_json(const Chart& chart) {
   Json datasets = Json::array();
   for (const Chart::Dataset& dataset : chart.datasets) {
@@ -100,8 +78,8 @@ Json to_json(const Section& section) {
   Json json{{"id", section.id},
             {"title", section.title},
             {"question", section.question},
-            {"advice", to_json(section.advice)},
-            {"verdicts", to_json(section.verdicts)},
+            {"advice", tools::verdicts_json(section.advice)},
+            {"verdicts", tools::verdicts_json(section.verdicts)},
             {"charts", Json::array()},
             {"tables", Json::array()},
             {"missing", section.missing},

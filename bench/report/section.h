@@ -2,28 +2,19 @@
 #ifndef TOUCHSTONE_BENCH_REPORT_SECTION_H_
 #define TOUCHSTONE_BENCH_REPORT_SECTION_H_
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <touchstone/tools/json_file.h>
+#include <touchstone/tools/verdict.h>
 
 /// What every JSON shape is turned into, and the only thing that the page knows.
 namespace touchstone::report {
 
-enum class Kind : std::uint8_t {
-  kGood,  ///< As one would wish.
-  kBad,   ///< Costs something, or is wrong.
-  kNote,  ///< Worth knowing.
-};
-
-struct Verdict {
-  Kind kind = Kind::kNote;
-  std::string headline;
-  std::string explanation;
-};
+using tools::Verdict;
+using tools::VerdictKind;
 
 /// Horizontal bars: each dataset has a value, or none, for every label.
 struct Chart {

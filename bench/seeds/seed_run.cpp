@@ -17,23 +17,14 @@
 #include <touchstone/tools/command_line.h>
 #include <touchstone/tools/json_file.h>
 #include <touchstone/tools/provenance.h>
+#include <touchstone/tools/text_table.h>
+
+#include "../spread.h"
 
 namespace touchstone::bench {
 namespace {
 
 using tools::Json;
-
-const char* kind_name(VerdictKind kind) {
-  switch (kind) {
-    case VerdictKind::kGood:
-      return "good";
-    case VerdictKind::kBad:
-      return "bad";
-    case VerdictKind::kNote:
-      break;
-  }
-  return "note";
-}
 
 const char* effort_name(Effort effort) {
   switch (effort) {
@@ -83,24 +74,9 @@ std::string table_text(const Table& table) {
     for (const Column& column : table.columns) line.push_back(cell_text(row, column.key));
     lines.push_back(std::move(line));
   }
-  std::vector<std::size_t> widths(lines.front().size());
-  for (const auto& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  }
   std::string text = "\n" + table.title + "\n";
   if (!table.explanation.empty()) text += table.explanation + "\n";
-  for (const auto& line : lines) {
-    std::string out;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      if (i < table.row_labels.size()) {
-        out += fmt::format("{:<{}}  ", line[i], widths[i]);
-      } else {
-        out += fmt::format("{:>{}}  ", line[i], widths[i]);
-      }
-    }
-    out.erase(out.find_last_not_of(' ') + 1);
-    text += out + "\n";
-  }
+  text += tools::text_table(lines, table.row_labels.size());
   return text;
 }
 
@@ -147,14 +123,9 @@ Json run_json(const SeedRun& run) {
                 {"title", about.title},
                 {"question", about.question},
                 {"effort", effort_name(run.effort())},
-                {"verdicts", Json::array()},
+                {"verdicts", tools::verdicts_json(run.verdicts())},
                 {"tables", Json::array()},
                 {"missing", Json::array()}};
-  for (const Verdict& each : run.verdicts()) {
-    document["verdicts"].push_back({{"kind", kind_name(each.kind)},
-                                    {"headline", each.headline},
-                                    {"explanation", each.explanation}});
-  }
   for (const Table& table : run.tables()) document["tables"].push_back(table_json(table));
   for (const Missing& each : run.all_missing()) {
     document["missing"].push_back(
@@ -166,15 +137,14 @@ Json run_json(const SeedRun& run) {
 }  // namespace
 
 Figure figure_of(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  const std::size_t half = samples.size() / 2;
-  return {
-      .median = samples.size() % 2 == 1 ? samples[half] : (samples[half - 1] + samples[half]) / 2,
-      .mean = std::accumulate(samples.begin(), samples.end(), 0.0) /
-              static_cast<double>(samples.size()),
-      .low = samples.front(),
-      .high = samples.back(),
-      .samples = samples.size()};
+  const double sum = std::accumulate(samples.begin(), samples.end(), 0.0);
+  const std::size_t count = samples.size();
+  const Spread spread = spread_of(std::move(samples));
+  return {.median = spread.median,
+          .mean = sum / static_cast<double>(count),
+          .low = spread.min,
+          .high = spread.max,
+          .samples = count};
 }
 
 double middle(const Cell& cell) {

@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include <touchstone/tools/verdict.h>
+
 /// What the benches share that measure again what a patch's author measured (the seed): one table
 /// or several, with the seed's figures beside those taken here, as text and as JSON.
 namespace touchstone::bench {
@@ -73,14 +75,8 @@ struct Missing {
   std::string remedy;  ///< What would bring it.
 };
 
-enum class VerdictKind : std::uint8_t { kGood, kBad, kNote };
-
-/// What a run found, in words.
-struct Verdict {
-  VerdictKind kind = VerdictKind::kNote;
-  std::string headline;
-  std::string explanation;
-};
+using tools::Verdict;
+using tools::VerdictKind;
 
 /// How much to measure.
 enum class Effort : std::uint8_t {

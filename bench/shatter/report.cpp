@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <touchstone/bench/page.h>
+#include <touchstone/tools/text_table.h>
 
 namespace touchstone::shatter {
 namespace {
@@ -87,6 +88,7 @@ std::string table_text(const Report& report) {
                               "ms",       "min-max", "GiB/s",  "/memset",   "/nontemp"};
   std::vector<std::vector<std::string>> lines;
   lines.emplace_back(kHeads.begin(), kHeads.end());
+  std::vector<std::string> errors(1);
   for (const Row& row : report.rows) {
     std::vector<std::string> cells{name_of(row),
                                    pages_name(row.what.pages, report.settings.geometry),
@@ -103,22 +105,9 @@ std::string table_text(const Report& report) {
            fmt::format("{:.2f}", row.relative_to_nontemporal)});
     }
     lines.push_back(std::move(cells));
+    errors.push_back(row.error);
   }
-  std::array<std::size_t, kHeads.size()> widths{};
-  for (const auto& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  }
-  std::string text;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    std::string line;
-    for (std::size_t j = 0; j < lines[i].size(); ++j) {
-      line += j < 2 ? fmt::format("{:<{}}  ", lines[i][j], widths[j])
-                    : fmt::format("{:>{}}  ", lines[i][j], widths[j]);
-    }
-    if (i > 0 && !report.rows[i - 1].error.empty()) line += report.rows[i - 1].error;
-    line.resize(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
+  std::string text = tools::text_table(lines, 2, errors);
   text += "*  system-wide counters: other processes count too, and no verdict rests on them.\n";
   return text;
 }
@@ -141,12 +130,7 @@ tools::Json report_json(const Report& report) {
   json["settings"] = {{"bytes", report.settings.bytes},
                       {"repeat", report.settings.repeat},
                       {"touch_kernel", report.kernel_listing}};
-  json["verdicts"] = Json::array();
-  for (const Verdict& verdict : report.verdicts) {
-    json["verdicts"].push_back({{"kind", to_string(verdict.kind)},
-                                {"headline", verdict.headline},
-                                {"explanation", verdict.explanation}});
-  }
+  json["verdicts"] = tools::verdicts_json(report.verdicts);
   if (report.java) {
     json["java"] = report.java->has_value() ? java_json(**report.java)
                                             : Json{{"missing", report.java->error()}};

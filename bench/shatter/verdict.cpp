@@ -127,18 +127,6 @@ Verdict automatic_verdict(const Row& row, const std::vector<Row>& rows) {
 
 }  // namespace
 
-const char* to_string(VerdictKind kind) noexcept {
-  switch (kind) {
-    case VerdictKind::kGood:
-      return "good";
-    case VerdictKind::kBad:
-      return "bad";
-    case VerdictKind::kNote:
-      return "note";
-  }
-  return "note";
-}
-
 std::vector<Verdict> verdicts_of(const std::vector<Row>& rows, const arch::Machine& machine) {
   std::vector<Verdict> verdicts;
   judge_touch(rows, PretouchStrategy::kAtomicRmw, verdicts);

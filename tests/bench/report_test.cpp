@@ -156,7 +156,7 @@ TEST_F(Gathering, AWrongResultIsTheVerdict) {
   const Gathered result = gathered();
   ASSERT_THAT(result.sections, SizeIs(1));
   ASSERT_THAT(result.sections[0].verdicts, SizeIs(1));
-  EXPECT_EQ(result.sections[0].verdicts[0].kind, Kind::kBad);
+  EXPECT_EQ(result.sections[0].verdicts[0].kind, VerdictKind::kBad);
 }
 
 TEST_F(Gathering, AdviceFollowsWhatTheAtomicLeft) {
@@ -164,7 +164,7 @@ TEST_F(Gathering, AdviceFollowsWhatTheAtomicLeft) {
   const Gathered shattered = gathered();
   ASSERT_THAT(shattered.sections, SizeIs(1));
   ASSERT_THAT(shattered.sections[0].advice, SizeIs(1));
-  EXPECT_EQ(shattered.sections[0].advice[0].kind, Kind::kBad);
+  EXPECT_EQ(shattered.sections[0].advice[0].kind, VerdictKind::kBad);
   EXPECT_EQ(shattered.sections[0].advice[0].explanation,
             "It leaves 0 KiB of 64 MiB in huge pages. `automatic` picks populate_write.");
   EXPECT_THAT(shattered.sections[0].missing, ElementsAre("store, 4K: out of memory"));
@@ -172,7 +172,7 @@ TEST_F(Gathering, AdviceFollowsWhatTheAtomicLeft) {
   write("a.json", shatter_document(64U << 20U));
   const Gathered whole = gathered();
   ASSERT_THAT(whole.sections[0].advice, SizeIs(1));
-  EXPECT_EQ(whole.sections[0].advice[0].kind, Kind::kGood);
+  EXPECT_EQ(whole.sections[0].advice[0].kind, VerdictKind::kGood);
 }
 
 TEST_F(Gathering, TheLabsSeriesAreColumns) {

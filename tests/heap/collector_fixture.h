@@ -5,12 +5,19 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <touchstone/heap/heap.h>
 #include <touchstone/heap/object_header.h>
+
+#include "result_assertions.h"
 
 namespace touchstone::heap::testing {
 
@@ -33,7 +40,8 @@ struct Table {
 };
 
 /// Null where it fails.
-inline Pair* make_pair(TestHeap& heap, Mutator& mutator, std::uint64_t number) {
+template <typename HeapUnderTest>
+Pair* make_pair(HeapUnderTest& heap, Mutator& mutator, std::uint64_t number) {
   std::byte* const memory = heap.allocate_or_null(mutator, sizeof(Pair));
   if (memory == nullptr) return nullptr;
   auto* const pair = reinterpret_cast<Pair*>(memory);
@@ -81,6 +89,49 @@ class Recorder : public HeapListener {
 
  private:
   std::mutex mutex_;
+};
+
+/// A heap with poison and, unless it is told otherwise, verification; a mutator; and what they
+/// told, in which there must be no violation. Base is a fixture of GoogleTest; a parameter is the
+/// number of workers.
+template <typename Base, typename HeapUnderTest = TestHeap>
+class HeapFixture : public Base {
+ protected:
+  void make(HeapOptions options, bool verify = true) {
+    mutator_.reset();
+    heap_.reset();
+    options.listener = &told_;
+    if constexpr (requires { typename Base::ParamType; }) options.workers = Base::GetParam();
+    options.verify = verify;
+    options.poison = true;
+    auto heap = HeapUnderTest::create(options);
+    ASSERT_TRUE(touchstone::testing::ok(heap));
+    heap_ = std::move(*heap);
+    auto mutator = heap_->attach("test");
+    ASSERT_TRUE(touchstone::testing::ok(mutator));
+    mutator_ = std::move(*mutator);
+  }
+  void TearDown() override { EXPECT_THAT(told_.violations, ::testing::IsEmpty()); }
+
+  Pair* pair(std::uint64_t number) { return make_pair(*heap_, *mutator_, number); }
+  void collect(CollectionKind kind) {
+    ASSERT_TRUE(touchstone::testing::ok(heap_->collect(mutator_.get(), kind)));
+  }
+  /// A list of so many, its first element last.
+  Pair* list(std::uint64_t length) {
+    Local<Pair> head(*mutator_);
+    for (std::uint64_t i = 0; i < length; ++i) {
+      Pair* const fresh = pair(i);
+      if (fresh == nullptr) return nullptr;
+      mutator_->write(fresh->left, head.get());
+      head = fresh;
+    }
+    return head.get();
+  }
+
+  Recorder told_;
+  std::unique_ptr<HeapUnderTest> heap_;
+  MutatorPointer mutator_;
 };
 
 }  // namespace touchstone::heap::testing

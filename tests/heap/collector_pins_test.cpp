@@ -25,45 +25,18 @@ using touchstone::testing::ok;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20U;
 
-class Pins : public ::testing::TestWithParam<unsigned> {
+class Pins : public HeapFixture<::testing::TestWithParam<unsigned>> {
  protected:
-  void make(HeapOptions options) {
-    options.listener = &told_;
-    options.workers = GetParam();
-    options.verify = true;
-    options.poison = true;
-    auto heap = TestHeap::create(options);
-    ASSERT_TRUE(ok(heap));
-    heap_ = std::move(*heap);
-    auto mutator = heap_->attach("test");
-    ASSERT_TRUE(ok(mutator));
-    mutator_ = std::move(*mutator);
+  void make(const HeapOptions& options) {
+    HeapFixture::make(options);
     mutator_->add_roots({[](RootVisitor& visitor, void* context) noexcept {
                            const auto& words = *static_cast<std::vector<std::uintptr_t>*>(context);
                            visitor.visit_ambiguous(words.data(), words.data() + words.size());
                          },
                          &words_});
   }
-  void TearDown() override { EXPECT_THAT(told_.violations, IsEmpty()); }
 
-  Pair* pair(std::uint64_t number) { return make_pair(*heap_, *mutator_, number); }
-  void collect(CollectionKind kind) { ASSERT_TRUE(ok(heap_->collect(mutator_.get(), kind))); }
-  /// A list of so many, its first element last.
-  Pair* list(std::uint64_t length) {
-    Local<Pair> head(*mutator_);
-    for (std::uint64_t i = 0; i < length; ++i) {
-      Pair* const fresh = pair(i);
-      if (fresh == nullptr) return nullptr;
-      mutator_->write(fresh->left, head.get());
-      head = fresh;
-    }
-    return head.get();
-  }
-
-  Recorder told_;
   std::vector<std::uintptr_t> words_;
-  std::unique_ptr<TestHeap> heap_;
-  MutatorPointer mutator_;
 };
 INSTANTIATE_TEST_SUITE_P(Workers, Pins, ::testing::Values(1U, 3U));
 

@@ -72,33 +72,12 @@ struct Ephemeron {
   Pair* value;
 };
 
-class References : public ::testing::TestWithParam<unsigned> {
+class References : public HeapFixture<::testing::TestWithParam<unsigned>, CountingHeap> {
  protected:
-  void make(HeapOptions options, bool verify = true) {
-    mutator_.reset();
-    heap_.reset();
-    options.listener = &told_;
-    options.workers = GetParam();
-    options.verify = verify;
-    options.poison = true;
-    auto heap = CountingHeap::create(options);
-    ASSERT_TRUE(ok(heap));
-    heap_ = std::move(*heap);
-    auto mutator = heap_->attach("test");
-    ASSERT_TRUE(ok(mutator));
-    mutator_ = std::move(*mutator);
-  }
-  void TearDown() override { EXPECT_THAT(told_.violations, IsEmpty()); }
-
   void* object(ObjectHeader header) {
     std::byte* const memory = heap_->allocate_or_null(*mutator_, header.size());
     if (memory != nullptr) *reinterpret_cast<std::uint64_t*>(memory) = header.word();
     return memory;
-  }
-  Pair* pair(std::uint64_t number) {
-    auto* const made = static_cast<Pair*>(object(kPair));
-    if (made != nullptr) made->number = number;
-    return made;
   }
   Table* table(std::size_t length) {
     return static_cast<Table*>(object(ObjectHeader::array(length)));
@@ -108,7 +87,6 @@ class References : public ::testing::TestWithParam<unsigned> {
         object(ObjectHeader::make(ObjectHeader::Kind::kEphemeron, sizeof(Ephemeron))));
   }
   static Ephemeron* as_ephemeron(Pair* pair) { return reinterpret_cast<Ephemeron*>(pair); }
-  void collect(CollectionKind kind) { ASSERT_TRUE(ok(heap_->collect(mutator_.get(), kind))); }
 
   /// A table of so many ephemerons, each of which has the next one's key as its value; `first` is
   /// the first's key, and nothing else refers to the keys. The order in the table is that of the
@@ -138,10 +116,6 @@ class References : public ::testing::TestWithParam<unsigned> {
       key = link->value;
     }
   }
-
-  Recorder told_;
-  std::unique_ptr<CountingHeap> heap_;
-  MutatorPointer mutator_;
 };
 INSTANTIATE_TEST_SUITE_P(Workers, References, ::testing::Values(1U, 3U));
 

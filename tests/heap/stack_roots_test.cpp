@@ -144,18 +144,9 @@ using touchstone::testing::ok;
 
 constexpr std::uint64_t kNumber = 4242;
 
-class StackRoots : public ::testing::Test {
+class StackRoots : public HeapFixture<::testing::Test> {
  protected:
-  void SetUp() override {
-    auto heap = TestHeap::create(
-        {.max_size = std::size_t{16} << 20U, .verify = true, .poison = true, .listener = &told_});
-    ASSERT_TRUE(ok(heap));
-    heap_ = std::move(*heap);
-    auto mutator = heap_->attach("test");
-    ASSERT_TRUE(ok(mutator));
-    mutator_ = std::move(*mutator);
-  }
-  void TearDown() override { EXPECT_THAT(told_.violations, IsEmpty()); }
+  void SetUp() override { make({.max_size = std::size_t{16} << 20U}); }
 
   /// Fills the words with the complements of new objects' addresses.
   [[gnu::noinline]] void allocate() {
@@ -172,9 +163,6 @@ class StackRoots : public ::testing::Test {
     EXPECT_GE(told_.reports.back().pinned_objects, words_.size());
   }
 
-  Recorder told_;
-  std::unique_ptr<TestHeap> heap_;
-  MutatorPointer mutator_;
   std::array<std::uintptr_t, 4> words_{};
 };
 
