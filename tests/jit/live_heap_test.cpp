@@ -97,20 +97,12 @@ void tell_release(void* /*slot*/) {}
 void tell_acquire(void* /*slot*/) {}
 #endif
 
-class LiveHeap : public ::testing::TestWithParam<unsigned> {
+class LiveHeap : public heap::testing::HeapFixture<::testing::TestWithParam<unsigned>> {
  protected:
   void make(HeapOptions options = {}) {
     options.max_size = 64 * kMiB;
-    options.listener = &told_;
-    options.workers = GetParam();
-    options.verify = true;
-    options.poison = true;
-    auto heap = TestHeap::create(options);
-    ASSERT_TRUE(ok(heap));
-    heap_ = std::move(*heap);
-    auto mutator = heap_->attach("test");
-    ASSERT_TRUE(ok(mutator));
-    mutator_ = std::move(*mutator);
+    HeapFixture::make(options);
+    if (HasFatalFailure()) return;
     block_ = mutator_->block();
     layout_ = heap_->fast_path_layout();
     ASSERT_TRUE(ok(layout_.check()));
@@ -123,7 +115,6 @@ class LiveHeap : public ::testing::TestWithParam<unsigned> {
     ASSERT_TRUE(ok(paths));
     paths_.emplace(std::move(*paths));
   }
-  void TearDown() override { EXPECT_THAT(told_.violations, IsEmpty()); }
 
   /// What `emit` emits as void (mutator, input, length).
   template <typename Emit>
@@ -175,10 +166,7 @@ class LiveHeap : public ::testing::TestWithParam<unsigned> {
     told_.violations.clear();
   }
 
-  Recorder told_;
   std::unique_ptr<CodeCache> cache_;
-  std::unique_ptr<TestHeap> heap_;
-  MutatorPointer mutator_;
   heap::MutatorBlock* block_ = nullptr;
   FastPathLayout layout_;
   std::optional<FastPaths> paths_;

@@ -31,25 +31,14 @@ class FirstError final : public asmjit::ErrorHandler {
   asmjit::Error error_ = asmjit::kErrorOk;
 };
 
-#if defined(__aarch64__)
-
-class Machine {
+/// What both machines are besides their instructions.
+template <typename HostAssembler, asmjit::Arch kHostArch>
+class CodeBuffer {
  public:
-  using Assembler = asmjit::a64::Assembler;
-  static constexpr asmjit::Arch kArch = asmjit::Arch::kAArch64;
+  using Assembler = HostAssembler;
+  static constexpr asmjit::Arch kArch = kHostArch;
 
-  // Kept by functions that are called.
-  static constexpr Register kMutator = 19;  ///< What jit's fast paths want: Mutator::block().
-  static constexpr Register kThread = 20;
-  static constexpr Register kFrame = 21;
-  // Not kept.
-  static constexpr Register kValue = 0;  ///< Of the expression; what C functions return.
-  static constexpr Register kA = 1, kB = 2, kC = 3, kD = 4;
-  static constexpr Register kCount = 5;  ///< Of arguments.
-  static constexpr Register kArgument[] = {0, 1, 2, 3};
-  static constexpr std::size_t kSavedBytes = 32;
-
-  Machine() {
+  CodeBuffer() {
     code_.init(asmjit::Environment(kArch));
     code_.setErrorHandler(&errors_);
     code_.attach(&as_);
@@ -64,6 +53,29 @@ class Machine {
 
   [[nodiscard]] Label label() { return as_.newLabel(); }
   void bind(const Label& label) { as_.bind(label); }
+
+ private:
+  FirstError errors_;
+  asmjit::CodeHolder code_;
+
+ protected:
+  Assembler as_;
+};
+
+#if defined(__aarch64__)
+
+class Machine : public CodeBuffer<asmjit::a64::Assembler, asmjit::Arch::kAArch64> {
+ public:
+  // Kept by functions that are called.
+  static constexpr Register kMutator = 19;  ///< What jit's fast paths want: Mutator::block().
+  static constexpr Register kThread = 20;
+  static constexpr Register kFrame = 21;
+  // Not kept.
+  static constexpr Register kValue = 0;  ///< Of the expression; what C functions return.
+  static constexpr Register kA = 1, kB = 2, kC = 3, kD = 4;
+  static constexpr Register kCount = 5;  ///< Of arguments.
+  static constexpr Register kArgument[] = {0, 1, 2, 3};
+  static constexpr std::size_t kSavedBytes = 32;
 
   void load(Register to, Register base, std::size_t offset) { as_.ldr(x(to), at(base, offset)); }
   void store(Register base, std::size_t offset, Register from) {
@@ -160,19 +172,12 @@ class Machine {
                                   CondCode::kHI, CondCode::kHS, CondCode::kVS};
     return codes[static_cast<std::size_t>(condition)];
   }
-
-  FirstError errors_;
-  asmjit::CodeHolder code_;
-  Assembler as_;
 };
 
 #else
 
-class Machine {
+class Machine : public CodeBuffer<asmjit::x86::Assembler, asmjit::Arch::kX64> {
  public:
-  using Assembler = asmjit::x86::Assembler;
-  static constexpr asmjit::Arch kArch = asmjit::Arch::kX64;
-
   // Kept by functions that are called.
   static constexpr Register kMutator = 3;  ///< RBX. What jit's fast paths want: Mutator::block().
   static constexpr Register kThread = 14;
@@ -182,22 +187,6 @@ class Machine {
   static constexpr Register kA = 1, kB = 2, kC = 6, kD = 8;
   static constexpr Register kCount = 9;                  ///< Of arguments.
   static constexpr Register kArgument[] = {7, 6, 2, 1};  // RDI, RSI, RDX, RCX
-
-  Machine() {
-    code_.init(asmjit::Environment(kArch));
-    code_.setErrorHandler(&errors_);
-    code_.attach(&as_);
-  }
-
-  [[nodiscard]] Assembler& assembler() { return as_; }
-  [[nodiscard]] asmjit::Error error() const { return errors_.error(); }
-  [[nodiscard]] std::span<const std::byte> text() const {
-    const asmjit::CodeBuffer& buffer = code_.textSection()->buffer();
-    return std::as_bytes(std::span(buffer.data(), buffer.size()));
-  }
-
-  [[nodiscard]] Label label() { return as_.newLabel(); }
-  void bind(const Label& label) { as_.bind(label); }
 
   void load(Register to, Register base, std::size_t offset) { as_.mov(r(to), at(base, offset)); }
   void store(Register base, std::size_t offset, Register from) {
@@ -288,10 +277,6 @@ class Machine {
                                   CondCode::kUnsignedGE, CondCode::kOverflow};
     return codes[static_cast<std::size_t>(condition)];
   }
-
-  FirstError errors_;
-  asmjit::CodeHolder code_;
-  Assembler as_;
 };
 
 #endif

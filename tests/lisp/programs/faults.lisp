@@ -1,3 +1,4 @@
+; SPDX-License-Identifier: MIT
 ; What goes wrong is a value where a program asks for it.
 (print (list (try (car 1)) (try (cdr nil)) (try (set-car! 'a 1)) (try (set-cdr! (make-vector 1 0) 1))))
 ;=> (not-a-pair not-a-pair not-a-pair not-a-pair)

@@ -1,3 +1,4 @@
+; SPDX-License-Identifier: MIT
 ; Every form of the language, and every primitive.
 (print '(a (b c) -7 () nil t))
 ;=> (a (b c) -7 nil nil t)

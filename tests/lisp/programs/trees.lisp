@@ -1,3 +1,4 @@
+; SPDX-License-Identifier: MIT
 ; Binary trees, the mutator's bread and butter; old objects that come to refer to young ones.
 (define (tree depth) (if (= depth 0) (cons nil nil) (cons (tree (- depth 1)) (tree (- depth 1)))))
 (define (size tree) (if (null? tree) 0 (+ 1 (+ (size (car tree)) (size (cdr tree))))))
