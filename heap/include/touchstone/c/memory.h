@@ -217,7 +217,8 @@ typedef struct ts_fault {
   uint64_t tag;
 } ts_fault;
 
-/* Whether a SIGSEGV or SIGBUS hit a freed block in any quarantine of the process. `siginfo` is the handler's siginfo_t*. Async-signal-safe, and so is the next. */
+/* Whether a SIGSEGV or SIGBUS hit a freed block in any quarantine of the process. `siginfo` is the
+ * handler's siginfo_t*. Async-signal-safe, and so is the next. */
 TS_API bool ts_explain_fault(const void* siginfo, ts_fault* fault) TS_NOEXCEPT;
 /* Writes one line, ended by a newline and not by NUL, cut to fit; returns its length. */
 TS_API size_t ts_describe_fault(const ts_fault* fault, char* line, size_t size) TS_NOEXCEPT;
