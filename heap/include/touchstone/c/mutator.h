@@ -78,6 +78,7 @@ static inline void* ts_allocate(ts_mutator* mutator, size_t size) {
   if (__builtin_expect(rounded - 1 >= block->tlab_end - object, 0)) {
     return ts_allocate_slow(mutator, size);
   }
+  if (object == 0) __builtin_unreachable(); /* Spares callers a second comparison. */
   block->tlab_top = object + rounded;
   return (void*)object;
 }
@@ -88,6 +89,7 @@ static inline void* ts_allocate_aligned(ts_mutator* mutator, size_t size) {
   if (__builtin_expect(size - 1 >= block->tlab_end - object, 0)) {
     return ts_allocate_slow(mutator, size);
   }
+  if (object == 0) __builtin_unreachable();
   block->tlab_top = object + size;
   return (void*)object;
 }
@@ -108,6 +110,7 @@ static inline void* ts_allocate_keeping(ts_mutator* mutator, size_t size, void**
     if (second != NULL) *second = kept[1];
     return made;
   }
+  if (object == 0) __builtin_unreachable();
   block->tlab_top = object + size;
   return (void*)object;
 }
@@ -179,14 +182,13 @@ struct ts_local {
 /* `local` must stay where it is until it is closed. */
 static inline void ts_local_open(ts_local* local, ts_mutator* mutator, void* object) {
   ts_local* self = local;
-  ts_local* previous = ts_block(mutator)->locals;
-  /* Stored from registers of their own: what is put together with another word in a vector register
-   * is slow to read back a few instructions later. And GCC 12 warns of an address that it sees
-   * stored and does not see taken out again. */
-  __asm__("" : "+r"(self), "+r"(previous));
+  /* GCC 12 warns of an address that it sees stored and does not see taken out again. */
+  __asm__("" : "+r"(self));
   local->object = object;
   local->mutator = mutator;
-  local->previous = previous;
+  /* A store of its own: two words that are put together in a vector register first are slow to read
+   * back a few instructions later. */
+  __atomic_store_n(&local->previous, ts_block(mutator)->locals, __ATOMIC_RELAXED);
   ts_block(mutator)->locals = self;
 }
 /* Closes it and all that were opened later. */

@@ -28,12 +28,11 @@ class LocalBase {
  protected:
   LocalBase(Mutator& mutator, std::uintptr_t value) noexcept : value_(value), mutator_(&mutator) {
     LocalBase* self = this;
-    LocalBase* previous = mutator.locals;
-    // Stored from registers of their own: two words that are put together in a vector register
-    // first are slow to read back a few instructions later. And GCC 12 does not see that the
-    // destructor takes the address out again.
-    asm("" : "+r"(self), "+r"(previous));
-    previous_ = previous;
+    // GCC 12 does not see that the destructor takes the address out again.
+    asm("" : "+r"(self));
+    // A store of its own: two words that are put together in a vector register first are slow to
+    // read back a few instructions later.
+    __atomic_store_n(&previous_, mutator.locals, __ATOMIC_RELAXED);
     mutator.locals = self;
   }
   ~LocalBase() { mutator_->locals = previous_; }
